@@ -1,0 +1,1 @@
+"""Hidden rows to logits: small, pure tensor maths and the checkpoints of heads."""

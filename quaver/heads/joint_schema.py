@@ -1,0 +1,218 @@
+"""The joint schema head: hidden rows of one prompt to one logit per option of every question.
+
+Source: the equations of the Clef releases' ``joint_schema_model.py``; tensor names and shapes are
+those of ``joint_head.safetensors``. The head is split where a state can be reused: what it needs
+from state positions is only ``project_memory`` of their normalised rows; everything else comes from
+the rows of questions, options and the last token, gathered into a ``HeadInput``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+MAX_LOG_SCALE = math.log(100.0)
+
+
+@dataclass(frozen=True, slots=True)
+class HeadInput:
+    """Rows of one record: L memory rows, Q questions, O options of all questions together.
+
+    Rows called normalised have gone through ``JointSchemaHead.normalise``.
+    """
+
+    memory: Tensor  # [L, width], from project_memory
+    question: Tensor  # [Q, hidden], normalised, mean over each question's tokens
+    context: Tensor  # [O, hidden], normalised, mean over each option's tokens
+    lexical: Tensor  # [O, hidden], raw; what the prior compares with the anchor
+    summary: Tensor  # [hidden], normalised; the whole prompt in one row
+    anchor: Tensor  # [Q, hidden]; Clef: question + summary
+    types: Tensor  # [Q] long: noul 0, choice 1, score 2
+    owner: Tensor  # [O] long: which question an option belongs to
+
+
+class JointSchemaHead(nn.Module):
+    """Arguments are the keys of a release's ``joint_head_config.json``."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        width: int,
+        routing_layers: int,
+        layers: int,
+        heads: int,
+        feedforward: int,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.hidden_norm = nn.LayerNorm(hidden_size)
+        self.memory_projection = nn.Linear(hidden_size, width, bias=False)
+        self.question_projection = nn.Linear(hidden_size, width, bias=False)
+        self.option_question_projection = nn.Linear(hidden_size, width, bias=False)
+        self.global_projection = nn.Linear(hidden_size, width, bias=False)
+        self.option_context_projection = nn.Linear(hidden_size, width, bias=False)
+        self.option_lexical_projection = nn.Linear(hidden_size, width, bias=False)
+        self.type_embedding = nn.Embedding(3, width)
+        self.evidence_layers = nn.ModuleList(
+            EvidenceRouting(width, heads, feedforward, dropout) for _ in range(routing_layers)
+        )
+        self.option_summary_norm = nn.LayerNorm(width)
+        self.layers = nn.ModuleList(FieldDecoder(width, heads, feedforward, dropout) for _ in range(layers))
+        self.field_norm = nn.LayerNorm(width)
+        self.option_norm = nn.LayerNorm(width)
+        self.residual_scorer = nn.Sequential(
+            nn.Linear(4 * width, width), nn.GELU(), nn.Dropout(dropout), nn.Linear(width, 1)
+        )
+        self.prior_logit_scale = nn.Parameter(torch.zeros(()))
+        self.joint_logit_scale = nn.Parameter(torch.zeros(()))
+        self.residual_gate = nn.Parameter(torch.zeros(()))
+
+    def normalise(self, hidden: Tensor) -> Tensor:
+        """Layer norm of backbone rows, [..., hidden]."""
+        rows: Tensor = self.hidden_norm(hidden)
+        return rows
+
+    def project_memory(self, normalised: Tensor) -> Tensor:
+        """Normalised rows [L, hidden] to the rows that options and fields attend to, [L, width]."""
+        rows: Tensor = self.memory_projection(normalised)
+        return rows
+
+    def forward(self, rows: HeadInput, alone: bool = False) -> Tensor:
+        """Logits [O]. With ``alone`` the questions do not attend to each other."""
+        options = (
+            self.option_context_projection(rows.context)
+            + self.option_lexical_projection(rows.lexical)
+            + self.option_question_projection(rows.question)[rows.owner]
+        )
+        for layer in self.evidence_layers:
+            options = layer(options, rows.memory)
+        fields = self.question_projection(rows.question)
+        fields = (
+            fields
+            + self.option_summary_norm(summarise(options, fields, rows.owner))
+            + self.global_projection(rows.summary)
+            + self.type_embedding(rows.types)
+        )
+        for layer in self.layers:
+            fields = layer(fields, rows.memory, alone)
+        return self.prior(rows) + torch.sigmoid(self.residual_gate) * self.joint(
+            self.field_norm(fields)[rows.owner], self.option_norm(options)
+        )
+
+    def prior(self, rows: HeadInput) -> Tensor:
+        """Scaled cosine of each option's lexical row and its question's anchor, [O]."""
+        anchor = functional.normalize(rows.anchor, dim=-1)[rows.owner]
+        cosine = (functional.normalize(rows.lexical, dim=-1) * anchor).sum(-1)
+        return self.prior_logit_scale.clamp(max=MAX_LOG_SCALE).exp() * cosine
+
+    def joint(self, fields: Tensor, options: Tensor) -> Tensor:
+        """Scaled cosine plus learnt residual of field and option pairs, both [O, width]; [O]."""
+        cosine = functional.cosine_similarity(fields, options, dim=-1)
+        pairs = torch.cat([fields, options, fields * options, (fields - options).abs()], dim=-1)
+        scale = self.joint_logit_scale.clamp(max=MAX_LOG_SCALE).exp()
+        logits: Tensor = scale * cosine + self.residual_scorer(pairs).squeeze(-1)
+        return logits
+
+
+def summarise(options: Tensor, fields: Tensor, owner: Tensor) -> Tensor:
+    """Each question's options [O, w] averaged by their softmax agreement with its field [Q, w]; [Q, w]."""
+    agreement = (options * fields[owner]).sum(-1) / math.sqrt(options.shape[-1])
+    top = agreement.new_full((len(fields),), -math.inf).scatter_reduce(0, owner, agreement, "amax")
+    weight = (agreement - top[owner]).exp()
+    total = weight.new_zeros(len(fields)).index_add(0, owner, weight)
+    return torch.zeros_like(fields).index_add(0, owner, (weight / total[owner]).unsqueeze(-1) * options)
+
+
+class Attention(nn.Module):
+    """Multi-head attention of rows [N, w] over rows [M, w], with the packed tensors of a release."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * width, width))
+        self.in_proj_bias = nn.Parameter(torch.zeros(3 * width))
+        self.out_proj = nn.Linear(width, width)
+        nn.init.xavier_uniform_(self.in_proj_weight)
+        nn.init.zeros_(self.out_proj.bias)
+
+    def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
+        width = queries.shape[-1]
+        q = functional.linear(queries, self.in_proj_weight[:width], self.in_proj_bias[:width])
+        k, v = functional.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
+        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(0, 1) for x in (q, k, v))
+        mixed = functional.scaled_dot_product_attention(q, k, v)
+        rows: Tensor = self.out_proj(mixed.transpose(0, 1).flatten(1))
+        return rows
+
+    def alone(self, rows: Tensor) -> Tensor:
+        """Self-attention when every row sees only itself: its own value, projected."""
+        width = rows.shape[-1]
+        value = functional.linear(rows, self.in_proj_weight[2 * width :], self.in_proj_bias[2 * width :])
+        out: Tensor = self.out_proj(value)
+        return out
+
+
+class EvidenceRouting(nn.Module):
+    """Options gather evidence from the memory; they do not see each other."""
+
+    def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
+        super().__init__()
+        self.query_norm = nn.LayerNorm(width)
+        self.memory_norm = nn.LayerNorm(width)
+        self.attention = Attention(width, heads)
+        self.attention_dropout = nn.Dropout(dropout)
+        self.feedforward_norm = nn.LayerNorm(width)
+        self.feedforward = nn.Sequential(
+            nn.Linear(width, feedforward),
+            nn.GELU(),
+            nn.Dropout(dropout),
+            nn.Linear(feedforward, width),
+            nn.Dropout(dropout),
+        )
+
+    def forward(self, options: Tensor, memory: Tensor) -> Tensor:
+        routed = self.attention(self.query_norm(options), self.memory_norm(memory))
+        options = options + self.attention_dropout(routed)
+        rows: Tensor = options + self.feedforward(self.feedforward_norm(options))
+        return rows
+
+
+class FieldDecoder(nn.Module):
+    """Pre-norm decoder layer: questions see each other, then the memory (not normalised here)."""
+
+    def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
+        super().__init__()
+        self.self_attn = Attention(width, heads)
+        self.multihead_attn = Attention(width, heads)
+        self.linear1 = nn.Linear(width, feedforward)
+        self.linear2 = nn.Linear(feedforward, width)
+        self.norm1 = nn.LayerNorm(width)
+        self.norm2 = nn.LayerNorm(width)
+        self.norm3 = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, fields: Tensor, memory: Tensor, alone: bool) -> Tensor:
+        rows = self.norm1(fields)
+        fields = fields + self.dropout(self.self_attn.alone(rows) if alone else self.self_attn(rows, rows))
+        fields = fields + self.dropout(self.multihead_attn(self.norm2(fields), memory))
+        inner = self.dropout(functional.gelu(self.linear1(self.norm3(fields))))
+        return fields + self.dropout(self.linear2(inner))
+
+
+def span_means(rows: Tensor, spans: Tensor) -> Tensor:
+    """Mean rows [S, d] of ``rows`` [L, d] over half-open index pairs ``spans`` [S, 2].
+
+    Spans must be non-empty and within the rows. Summed in the rows' own precision but never below
+    float32, and only over each span's own tokens, so a row far away cannot disturb a mean.
+    """
+    lengths = spans[:, 1] - spans[:, 0]
+    owner = torch.repeat_interleave(torch.arange(len(spans), device=rows.device), lengths)
+    within = torch.arange(len(owner), device=rows.device) - (lengths.cumsum(0) - lengths)[owner]
+    wide = torch.promote_types(rows.dtype, torch.float32)
+    taken = rows[spans[owner, 0] + within].to(wide)
+    sums = taken.new_zeros(len(spans), rows.shape[-1]).index_add(0, owner, taken)
+    return (sums / lengths.unsqueeze(-1)).to(rows.dtype)

@@ -1,0 +1,34 @@
+"""Questions and answers: frozen, pure Python, no wire and no tensors."""
+
+from quaver.questions.answers import (
+    Answer,
+    ChoiceAnswer,
+    ConfidenceRule,
+    NoulAnswer,
+    ScoreAnswer,
+    answer,
+)
+from quaver.questions.kinds import MAX_LEVELS, MAX_OPTIONS, Choice, Json, Noul, Question, Score
+from quaver.questions.request import Answers, MediaSource, OverflowRule, ReadingMode, Request, Timing
+
+__all__ = [
+    "MAX_LEVELS",
+    "MAX_OPTIONS",
+    "Answer",
+    "Answers",
+    "Choice",
+    "ChoiceAnswer",
+    "ConfidenceRule",
+    "Json",
+    "MediaSource",
+    "Noul",
+    "NoulAnswer",
+    "OverflowRule",
+    "Question",
+    "ReadingMode",
+    "Request",
+    "Score",
+    "ScoreAnswer",
+    "Timing",
+    "answer",
+]

@@ -1,0 +1,73 @@
+"""A request and its answers as the rooms hand them on: no wire format, no tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from quaver.errors import BadQuestion
+from quaver.questions.answers import Answer, ConfidenceRule
+from quaver.questions.kinds import Json, Question
+
+ReadingMode = Literal["joint", "independent"]
+OverflowRule = Literal["truncate", "refuse"]
+
+#: A data URL or raw base64 as text, encoded bytes, a file, or an object the media room knows (a Pillow image).
+MediaSource = str | bytes | Path | object
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One state, its media, and the questions about it, in request order.
+
+    ``reading``, ``on_overflow`` and ``confidence`` override what the decider was loaded with; None leaves it.
+    """
+
+    state: Json
+    questions: Mapping[str, Question]
+    images: tuple[MediaSource, ...] = ()
+    audio: tuple[MediaSource, ...] = ()
+    videos: tuple[MediaSource, ...] = ()
+    reading: ReadingMode | None = None
+    on_overflow: OverflowRule | None = None
+    confidence: ConfidenceRule | None = None
+
+    def __post_init__(self) -> None:
+        if not self.questions:
+            raise BadQuestion("at least one question is required", ("questions",))
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Where the time of a request went, in seconds."""
+
+    prepare: float = 0.0
+    queue: float = 0.0
+    read: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answers(Mapping[str, Answer]):
+    """Answers by question id, in request order, and what is known about how they were made.
+
+    ``truncated_tokens`` counts the tokens cut from the end of the state, 0 when all of it was read.
+    """
+
+    answers: Mapping[str, Answer]
+    model: str
+    reading: ReadingMode
+    input_tokens: int
+    cached_tokens: int = 0
+    truncated_tokens: int = 0
+    timing: Timing = field(default_factory=Timing)
+
+    def __getitem__(self, question_id: str) -> Answer:
+        return self.answers[question_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.answers)
+
+    def __len__(self) -> int:
+        return len(self.answers)
