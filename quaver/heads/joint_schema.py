@@ -143,7 +143,7 @@ class Attention(nn.Module):
         width = queries.shape[-1]
         q = functional.linear(queries, self.in_proj_weight[:width], self.in_proj_bias[:width])
         k, v = functional.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
-        q, k, v = (x.unflatten(-1, (self.heads, -1)).transpose(0, 1) for x in (q, k, v))
+        q, k, v = (x.view(len(x), self.heads, -1).transpose(0, 1) for x in (q, k, v))
         mixed = functional.scaled_dot_product_attention(q, k, v)
         rows: Tensor = self.out_proj(mixed.transpose(0, 1).flatten(1))
         return rows
@@ -215,4 +215,5 @@ def span_means(rows: Tensor, spans: Tensor) -> Tensor:
     wide = torch.promote_types(rows.dtype, torch.float32)
     taken = rows[spans[owner, 0] + within].to(wide)
     sums = taken.new_zeros(len(spans), rows.shape[-1]).index_add(0, owner, taken)
-    return (sums / lengths.unsqueeze(-1)).to(rows.dtype)
+    means = torch.div(sums, lengths.unsqueeze(-1))
+    return means.to(rows.dtype)

@@ -80,7 +80,10 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
 
 
 def score_confidence(probabilities: Sequence[float]) -> float:
-    """``max(0, 1 - spread/D)``: spread is the mean distance from the mode, D that of a uniform guess from the middle."""
+    """``max(0, 1 - spread/D)``; 1 for a single level.
+
+    spread is the mean distance from the mode, D that of a uniform guess from the middle.
+    """
     n = len(probabilities)
     if n == 1:
         return 1.0

@@ -1,0 +1,148 @@
+"""The decider: questions in, answers out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any, Generic
+
+from quaver.decider.family import EncodedView, Family, Limits, Prepared
+from quaver.engine import Engine
+from quaver.engine.job import Finished, Prompt
+from quaver.errors import BadRequest
+from quaver.heads.scoring import probabilities
+from quaver.protocol import parse, reply
+from quaver.questions import (
+    Answer,
+    Answers,
+    ConfidenceRule,
+    Json,
+    MediaSource,
+    OverflowRule,
+    Question,
+    ReadingMode,
+    Request,
+    Timing,
+    answer,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a decider answers unless a request says otherwise. ``reading`` None takes the model's own."""
+
+    reading: ReadingMode | None = None
+    on_overflow: OverflowRule = "truncate"
+    confidence: ConfidenceRule = "typesafe"
+    max_jobs: int = 256
+
+
+class Decider(Generic[Prompt]):
+    """A loaded model that answers requests. Safe to share between threads; close it when done."""
+
+    def __init__(self, family: Family[Prompt], settings: Settings | None = None) -> None:
+        self._family = family
+        self._settings = settings or Settings()
+        self._reading(self._settings.reading)
+        self._engine = Engine(family, self._settings.max_jobs)
+
+    @property
+    def name(self) -> str:
+        """The model's versioned name, which every reply carries."""
+        return self._family.name
+
+    @property
+    def limits(self) -> Limits:
+        return self._family.limits
+
+    @property
+    def ready(self) -> bool:
+        return self._engine.ready
+
+    def decide(
+        self,
+        state: Json,
+        questions: Mapping[str, Question],
+        *,
+        images: Sequence[MediaSource] = (),
+        audio: Sequence[MediaSource] = (),
+        videos: Sequence[MediaSource] = (),
+    ) -> Answers:
+        """Answer every question about one state. Raises a ``QuaverError`` when that cannot be done."""
+        return self.submit(Request(state, questions, tuple(images), tuple(audio), tuple(videos))).result()
+
+    def submit(self, request: Request) -> Future[Answers]:
+        """Prepare a request in this thread and queue it. Cancelling the future drops it."""
+        started = time.perf_counter()
+        reading, on_overflow = self._reading(request.reading), request.on_overflow or self._settings.on_overflow
+        prepared = self._family.prepare(request, reading, on_overflow)
+        settled = replace(request, reading=reading, confidence=request.confidence or self._settings.confidence)
+        prepare = time.perf_counter() - started
+
+        outer: Future[Answers] = Future()
+        inner = self._engine.submit(prepared.prompts)
+        outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
+
+        def finish(done: Future[Finished]) -> None:
+            if done.cancelled() or not outer.set_running_or_notify_cancel():
+                return
+            try:
+                outer.set_result(self._answers(settled, prepared, done.result(), prepare))
+            except Exception as error:
+                outer.set_exception(error)
+
+        inner.add_done_callback(finish)
+        return outer
+
+    def systemone(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer a ``/v1/systemone`` body."""
+        return self._answer_body(body)
+
+    def decisions(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answer a ``/v1/decisions`` body."""
+        return self._answer_body(body)
+
+    def encode(self, body: dict[str, Any]) -> EncodedView:
+        """The token ids, spans and option order that a body of either dialect becomes."""
+        request = parse(body).request
+        on_overflow = request.on_overflow or self._settings.on_overflow
+        return self._family.view(request, self._reading(request.reading), on_overflow)
+
+    def stats(self) -> dict[str, int]:
+        """Counters and sizes: at least ``tokens_computed``, ``tokens_reused``, ``state_cache_bytes``."""
+        return {**self._engine.stats(), **self._family.stats()}
+
+    def close(self) -> None:
+        """Answer what was accepted, then stop. Later requests are refused."""
+        self._engine.close()
+
+    def __enter__(self) -> Decider[Prompt]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _reading(self, asked: ReadingMode | None) -> ReadingMode:
+        reading = asked or self._settings.reading or self._family.readings[0]
+        if reading not in self._family.readings:
+            known = " or ".join(self._family.readings)
+            raise BadRequest(f'reading "{reading}" is not one that {self.name} has; use {known}', ("x_reading",))
+        return reading
+
+    def _answers(self, request: Request, prepared: Prepared[Prompt], done: Finished, prepare: float) -> Answers:
+        logits = (row for reading in done.readings for row in reading.logits)
+        answers: dict[str, Answer] = {}
+        for (name, question), row, ids in zip(request.questions.items(), logits, prepared.option_ids, strict=True):
+            by_id = dict(zip(ids, probabilities(row), strict=True))
+            answers[name] = answer(question, [by_id[option] for option in question.option_ids], request.confidence)
+        return Answers(
+            answers,
+            model=self.name,
+            reading=request.reading,
+            input_tokens=prepared.input_tokens,
+            cached_tokens=sum(reading.reused for reading in done.readings),
+            truncated_tokens=prepared.truncated_tokens,
+            timing=Timing(prepare, done.queued, done.read),
+        )

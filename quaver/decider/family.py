@@ -1,0 +1,61 @@
+"""What a family of models gives the decider: prompts made of a request, and a reader for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol
+
+from quaver.engine.job import Prompt, Reading
+from quaver.questions import OverflowRule, ReadingMode, Request
+from quaver.prompts.encoded import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared(Generic[Prompt]):
+    """A request as prompts. ``option_ids`` has one entry per question of the request, in its order:
+    the ids of the options in the order of the logits that will come back."""
+
+    prompts: tuple[Prompt, ...]
+    option_ids: tuple[tuple[str, ...], ...]
+    input_tokens: int
+    truncated_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedView:
+    """The token ids that a request becomes, and where its questions and options lie in them."""
+
+    ids: list[int]
+    question_spans: list[Span]
+    option_spans: list[list[Span]]
+    option_ids: list[list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a model can read. ``max_length`` is in tokens, None when there is no limit."""
+
+    max_length: int | None
+    images: bool = False
+    audio: bool = False
+    videos: bool = False
+
+
+class Family(Protocol[Prompt]):
+    """One loaded model. ``prepare`` and ``view`` run in the caller's thread, ``read`` in the engine's."""
+
+    name: str
+    readings: tuple[ReadingMode, ...]
+    limits: Limits
+
+    def prepare(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> Prepared[Prompt]:
+        """Raises ``BadRequest`` and its kinds when the request cannot be asked of this model."""
+        ...
+
+    def view(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> EncodedView: ...
+
+    def read(self, prompt: Prompt) -> Reading: ...
+
+    def stats(self) -> dict[str, int]:
+        """Sizes of what the model keeps, such as ``state_cache_bytes``."""
+        ...
