@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic
 
 from quaver.decider.family import EncodedView, Family, Limits, Prepared
@@ -36,7 +37,7 @@ class Settings:
     reading: ReadingMode | None = None
     on_overflow: OverflowRule = "truncate"
     confidence: ConfidenceRule = "typesafe"
-    max_jobs: int = 256
+    max_queue: int = 256
 
 
 class Decider(Generic[Prompt]):
@@ -46,7 +47,7 @@ class Decider(Generic[Prompt]):
         self._family = family
         self._settings = settings or Settings()
         self._reading(self._settings.reading)
-        self._engine = Engine(family, self._settings.max_jobs)
+        self._engine = Engine(family, self._settings.max_queue)
 
     @property
     def name(self) -> str:
@@ -71,7 +72,8 @@ class Decider(Generic[Prompt]):
         videos: Sequence[MediaSource] = (),
     ) -> Answers:
         """Answer every question about one state. Raises a ``QuaverError`` when that cannot be done."""
-        return self.submit(Request(state, questions, tuple(images), tuple(audio), tuple(videos))).result()
+        request = Request(state, questions, tuple(images), tuple(audio), tuple(videos))
+        return self.submit(local_files(request)).result()
 
     def submit(self, request: Request) -> Future[Answers]:
         """Prepare a request in this thread and queue it. Cancelling the future drops it."""
@@ -106,7 +108,7 @@ class Decider(Generic[Prompt]):
 
     def encode(self, body: dict[str, Any]) -> EncodedView:
         """The token ids, spans and option order that a body of either dialect becomes."""
-        request = parse(body).request
+        request = local_files(parse(body).request)
         on_overflow = request.on_overflow or self._settings.on_overflow
         return self._family.view(request, self._reading(request.reading), on_overflow)
 
@@ -146,3 +148,19 @@ class Decider(Generic[Prompt]):
             truncated_tokens=prepared.truncated_tokens,
             timing=Timing(prepare, done.queued, done.read),
         )
+
+
+def local_files(request: Request) -> Request:
+    """``request`` with media texts that name existing files turned into paths.
+
+    Only for callers in this process: a request from a network must never name a file of this machine.
+    """
+
+    def settle(source: MediaSource) -> MediaSource:
+        # Encoded media are far longer than any path.
+        if isinstance(source, str) and len(source) < 4096 and not source.startswith("data:") and Path(source).is_file():
+            return Path(source)
+        return source
+
+    media = {kind: tuple(map(settle, getattr(request, kind))) for kind in ("images", "audio", "videos")}
+    return replace(request, **media)

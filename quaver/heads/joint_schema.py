@@ -200,7 +200,8 @@ class FieldDecoder(nn.Module):
         fields = fields + self.dropout(self.self_attn.alone(rows) if alone else self.self_attn(rows, rows))
         fields = fields + self.dropout(self.multihead_attn(self.norm2(fields), memory))
         inner = self.dropout(functional.gelu(self.linear1(self.norm3(fields))))
-        return fields + self.dropout(self.linear2(inner))
+        fields = fields + self.dropout(self.linear2(inner))
+        return fields
 
 
 def span_means(rows: Tensor, spans: Tensor) -> Tensor:
@@ -215,5 +216,5 @@ def span_means(rows: Tensor, spans: Tensor) -> Tensor:
     wide = torch.promote_types(rows.dtype, torch.float32)
     taken = rows[spans[owner, 0] + within].to(wide)
     sums = taken.new_zeros(len(spans), rows.shape[-1]).index_add(0, owner, taken)
-    means = torch.div(sums, lengths.unsqueeze(-1))
-    return means.to(rows.dtype)
+    means: Tensor = (sums / lengths.unsqueeze(-1)).to(rows.dtype)
+    return means

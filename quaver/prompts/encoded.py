@@ -16,6 +16,15 @@ class EncodedQuestion:
     option_spans: tuple[Span, ...]
     option_ids: tuple[str, ...]
 
+    def shifted(self, by: int) -> EncodedQuestion:
+        """The same question ``by`` tokens further on."""
+        return EncodedQuestion(
+            self.type,
+            (self.span[0] + by, self.span[1] + by),
+            tuple((start + by, end + by) for start, end in self.option_spans),
+            self.option_ids,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:

@@ -1,0 +1,97 @@
+"""Many requests from a JSON Lines file, with a progress bar, resumable."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from quaver.cli.talk import console
+from quaver.errors import BadRequest, QuaverError
+
+AHEAD = 16
+
+
+class Asks(Protocol):
+    """Answers a body later; a decider behind a thread, or a client."""
+
+    def __call__(self, body: dict[str, Any]) -> Future[dict[str, Any]]: ...
+
+
+def run(lines: Path, out: Path, questions: Mapping[str, Any] | None, ask: Asks) -> int:
+    """Answer every line of ``lines`` that ``out`` does not answer yet, and append to ``out``.
+
+    A line is a body, ``{"state": ..., "questions": ...}``; ``questions`` stand in where it has none.
+    A line of ``out`` is ``{"line": n, "reply": ...}`` or ``{"line": n, "error": ...}``, in the order of
+    the input. A failed line is asked again by the next run. Returns how many lines failed.
+    """
+    done = _keep_answered(out)
+    todo = [(n, text) for n, text in enumerate(lines.read_text(encoding="utf-8").splitlines(), 1) if text.strip()]
+    failed = 0
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with out.open("a", encoding="utf-8") as sink, Progress(*columns, console=console) as progress:
+        task = progress.add_task("answering", total=len(todo), completed=sum(n in done for n, _ in todo))
+        for record in _answers([(n, text) for n, text in todo if n not in done], questions, ask):
+            failed += "error" in record
+            _write(sink, record)
+            progress.advance(task)
+    return failed
+
+
+def _answers(todo: list[tuple[int, str]], questions: Mapping[str, Any] | None, ask: Asks) -> Iterator[dict[str, Any]]:
+    """Records in order, with a few requests under way ahead of the one that is awaited."""
+    waiting: deque[tuple[int, Future[dict[str, Any]] | QuaverError]] = deque()
+    for n, text in todo:
+        try:
+            waiting.append((n, ask(_body(text, questions))))
+        except QuaverError as error:
+            waiting.append((n, error))
+        if len(waiting) > AHEAD:
+            yield _record(*waiting.popleft())
+    while waiting:
+        yield _record(*waiting.popleft())
+
+
+def _record(n: int, reply: Future[dict[str, Any]] | QuaverError) -> dict[str, Any]:
+    try:
+        if isinstance(reply, QuaverError):
+            raise reply
+        return {"line": n, "reply": reply.result()}
+    except QuaverError as error:
+        return {"line": n, "error": str(error)}
+
+
+def _body(text: str, questions: Mapping[str, Any] | None) -> dict[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise BadRequest(f"not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise BadRequest('a line must be an object such as {"state": ..., "questions": ...}')
+    return body if questions is None else {"questions": dict(questions), **body}
+
+
+def _keep_answered(out: Path) -> set[int]:
+    """Line numbers that ``out`` answers. Failures and a last line cut short are dropped from the file."""
+    if not out.exists():
+        return set()
+    kept: dict[int, str] = {}
+    for text in out.read_text(encoding="utf-8").splitlines():
+        try:
+            record = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(record, dict) and "reply" in record:
+            kept[record["line"]] = text
+    out.write_text("".join(f"{text}\n" for text in kept.values()), encoding="utf-8")
+    return set(kept)
+
+
+def _write(sink: TextIO, record: dict[str, Any]) -> None:
+    sink.write(json.dumps(record, ensure_ascii=False) + "\n")
+    sink.flush()

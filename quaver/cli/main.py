@@ -1,0 +1,34 @@
+"""The ``quaver`` command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from quaver.cli.ask import ask
+from quaver.cli.models import models
+from quaver.cli.serve import serve
+from quaver.cli.talk import console
+from quaver.errors import QuaverError
+
+app = typer.Typer(
+    name="quaver",
+    help="Decisions on your own machine: a state and typed questions in, a probability for every answer out.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(ask)
+app.command()(serve)
+app.command()(models)
+
+
+def main() -> None:
+    """Run the command line. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
+    try:
+        app()
+    except QuaverError as error:
+        console.print("error:", style="red", end=" ")
+        console.print(str(error), markup=False, highlight=False)
+        sys.exit(1)

@@ -1,0 +1,81 @@
+"""Options that more than one command takes, worded once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Reading(StrEnum):
+    auto = "auto"
+    joint = "joint"
+    independent = "independent"
+
+
+class Overflow(StrEnum):
+    truncate = "truncate"
+    refuse = "refuse"
+
+
+class Confidence(StrEnum):
+    typesafe = "typesafe"
+    max = "max"
+
+
+class SpecialTokens(StrEnum):
+    escape = "escape"
+    reference = "reference"
+
+
+class Device(StrEnum):
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Dtype(StrEnum):
+    auto = "auto"
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", help="embedded, a release folder, or a hub id such as Cloudflare/clef-flash.")
+]
+DeviceOption = Annotated[Device, typer.Option(help="Where the model runs; auto takes a GPU when there is one.")]
+DtypeOption = Annotated[Dtype, typer.Option(help="Number format of the weights; auto suits the device.")]
+ReadingOption = Annotated[
+    Reading,
+    typer.Option(
+        help="joint: one pass over all questions, which see each other. independent: each question alone, so "
+        "that ids, order and neighbours change nothing. auto: as the model was trained."
+    ),
+]
+OverflowOption = Annotated[
+    Overflow,
+    typer.Option(
+        "--on-overflow", help="A state that is too long is cut at its end, and the answer says so, or it is refused."
+    ),
+]
+ConfidenceOption = Annotated[
+    Confidence, typer.Option(help="typesafe: 0 for a uniform guess, 1 for certainty. max: the largest probability.")
+]
+SpecialTokensOption = Annotated[
+    SpecialTokens,
+    typer.Option(
+        help="Text that spells a special token: escape reads it as plain text, reference honours it as the "
+        "releases' own code does."
+    ),
+]
+MaxLengthOption = Annotated[
+    int | None, typer.Option(min=1, help="Most tokens of one request; the model's own limit when not given.")
+]
+
+
+def load(model: str, **settings: Any) -> Any:
+    """The decider for a model name. torch is imported here and no earlier, so that help stays quick."""
+    from quaver.decider import load as load_model
+
+    return load_model(model, **{name: getattr(value, "value", value) for name, value in settings.items()})

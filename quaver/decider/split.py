@@ -1,0 +1,65 @@
+"""The split family: a small encoder reads the state and every question and option apart."""
+
+from __future__ import annotations
+
+from quaver.decider.family import EncodedView, Limits, Prepared
+from quaver.engine import Reading
+from quaver.engine.split import SplitReader
+from quaver.errors import BadMedia
+from quaver.prompts.encoded import Span
+from quaver.prompts.split import SplitEncoded, SplitPrompt, Text
+from quaver.questions import OverflowRule, ReadingMode, Request
+
+
+LIMITS = Limits(max_length=None)
+READINGS: tuple[ReadingMode, ...] = ("independent",)
+
+
+class SplitFamily:
+    """Reads requests with a split release; see ``Family`` for the contract. No state is too long for it."""
+
+    readings = READINGS
+    limits = LIMITS
+
+    def __init__(self, name: str, prompt: SplitPrompt, reader: SplitReader) -> None:
+        self.name = name
+        self._prompt = prompt
+        self._reader = reader
+
+    def prepare(self, request: Request, _: ReadingMode, __: OverflowRule) -> Prepared[SplitEncoded]:
+        encoded = self._encode(request)
+        return Prepared(
+            (encoded,),
+            option_ids=tuple(question.option_ids for question in request.questions.values()),
+            input_tokens=encoded.tokens,
+        )
+
+    def view(self, request: Request, _: ReadingMode, __: OverflowRule) -> EncodedView:
+        encoded = self._encode(request)
+        ids: list[int] = []
+
+        def write(text: Text) -> Span:
+            start = len(ids)
+            ids.extend(token for window in text for token in window)
+            return start, len(ids)
+
+        write(encoded.state)
+        questions = [(write(q.text), [write(option) for option in q.options]) for q in encoded.questions]
+        return EncodedView(
+            ids,
+            [span for span, _ in questions],
+            [spans for _, spans in questions],
+            [list(question.option_ids) for question in request.questions.values()],
+        )
+
+    def read(self, prompt: SplitEncoded) -> Reading:
+        return self._reader.read(prompt)
+
+    def stats(self) -> dict[str, int]:
+        return {"state_cache_bytes": self._reader.cache_bytes}
+
+    def _encode(self, request: Request) -> SplitEncoded:
+        for kind in ("images", "audio", "videos"):
+            if getattr(request, kind):
+                raise BadMedia(f"{self.name} reads text only; load a Clef release for images and videos", (kind,))
+        return self._prompt.encode(request.state, list(request.questions.values()))
