@@ -1,0 +1,5 @@
+"""``python -m quaver`` is the ``quaver`` command."""
+
+from quaver.cli import main
+
+main()

@@ -1,0 +1,92 @@
+"""The commands as a person runs them, on the model that comes with the package."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def quaver(*arguments: str | Path, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "quaver", *arguments], capture_output=True, text=True, input=stdin)
+
+
+ASKED = ("--noul", "Is this a complaint?", "--score", "How angry? = calm | annoyed | furious", "--json")
+STATE = "The box was torn and nobody answers. I am furious!"
+
+
+def answers(*arguments: str | Path, stdin: str | None = None) -> dict[str, object]:
+    done = quaver("ask", *arguments, *ASKED, stdin=stdin)
+    assert done.returncode == 0, done.stderr
+    reply: dict[str, dict[str, object]] = json.loads(done.stdout)
+    return reply["answers"]
+
+
+def test_a_state_comes_by_argument_stdin_or_file(tmp_path: Path) -> None:
+    text = tmp_path / "state.txt"
+    text.write_text(STATE)
+    structured = tmp_path / "state.json"
+    structured.write_text(json.dumps(STATE))
+    by_argument = answers(STATE)
+    assert set(by_argument) == {"Is this a complaint?", "How angry?"}
+    assert answers("-", stdin=STATE) == by_argument
+    assert answers("--file", text) == by_argument
+    assert answers("--file", structured) == by_argument
+
+
+def test_a_table_is_printed_for_people() -> None:
+    done = quaver("ask", STATE, "--choice", "What is it? = complaint | praise: somebody is happy | question")
+    assert done.returncode == 0, done.stderr
+    for shown in ("What is it?", "complaint", "praise", "question", "%", "confidence"):
+        assert shown in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--noul", "Is it?"], "give the state once"),
+        ([STATE, "--file", "x"], "give the state once"),
+        (["--file", "none.txt", "--noul", "Is it?"], "none.txt: cannot be read as a state"),
+        ([STATE], "at least one question is required"),
+        ([STATE, "--score", "How? = " + " | ".join("abcdefghijk")], "1 to 10 levels, got 11"),
+        ([STATE, "--noul", "Is it?", "--model", "/nowhere"], "/nowhere"),
+        ([STATE, "--noul", "Is it?", "--image", "cat.png"], "text only"),
+        ([STATE, "--noul", "Is it?", "--reading", "joint"], 'reading "joint"'),
+        (["--batch", "x.jsonl"], "--batch needs --out"),
+    ],
+)
+def test_mistakes_are_explained_without_a_traceback(arguments: list[str], message: str) -> None:
+    done = quaver("ask", *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_models_lists_what_is_here(tmp_path: Path) -> None:
+    clef = Path(__file__).parents[1] / "golden/clef-flash-tiny"
+    done = quaver("models", clef, tmp_path, "--json")
+    embedded, release = json.loads(done.stdout)
+    assert embedded["load"] == "embedded"
+    assert embedded["reads"] == ["text"]
+    assert embedded["max_length"] is None
+    assert release["reads"] == ["text", "images", "videos"]
+    assert release["reading"] == ["joint", "independent"]
+    assert release["max_length"] == 16_384
+    assert f"not listed: {tmp_path}" in done.stderr.replace("\n", "")
+    assert "no limit" in quaver("models").stdout
+
+
+@pytest.mark.parametrize("command", [[], ["ask"], ["serve"], ["models"]])
+def test_help_needs_no_torch(command: list[str]) -> None:
+    code = (
+        "import sys; sys.argv = ['quaver', *sys.argv[1:]]\n"
+        "from quaver.cli.main import app\n"
+        "try: app()\n"
+        "except SystemExit as done: assert done.code == 0, done.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Usage" in done.stdout
