@@ -1,0 +1,199 @@
+"""Pure halves of a call: a request to a body, a response to answers or to the exception that it stands for."""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from quaver.errors import (
+    BadMedia,
+    BadQuestion,
+    BadRequest,
+    Overloaded,
+    QuaverError,
+    ServerError,
+    TooLong,
+    Unavailable,
+    UnknownModel,
+)
+from quaver.questions import (
+    Answer,
+    Answers,
+    ChoiceAnswer,
+    Json,
+    MediaSource,
+    Noul,
+    NoulAnswer,
+    Question,
+    Request,
+    Score,
+    ScoreAnswer,
+)
+
+PATH = "/v1/systemone"
+MODELS_PATH = "/v1/models"
+
+#: Codes of a Quaver server's errors; other servers' errors become plain BadRequest.
+CODES: Mapping[str, type[BadRequest]] = {
+    "bad_question": BadQuestion,
+    "bad_media": BadMedia,
+    "context_length_exceeded": TooLong,
+    "model_not_found": UnknownModel,
+}
+
+
+def headers(api_key: str | None) -> dict[str, str]:
+    return {"authorization": f"Bearer {api_key}"} if api_key else {}
+
+
+def build_body(request: Request, model: str | None) -> dict[str, Any]:
+    """The System One body of ``request``; only what was set is sent, so that strict servers take it too."""
+    body: dict[str, Any] = {
+        "state": request.state,
+        "questions": {name: _question(question) for name, question in request.questions.items()},
+    }
+    optional = {
+        "model": model,
+        "images": [_media(item, "image/png") for item in request.images],
+        "audio": [_media(item, "audio/wav") for item in request.audio],
+        "videos": [_media(item, "video/mp4") for item in request.videos],
+        "x_reading": request.reading,
+        "x_on_overflow": request.on_overflow,
+        "x_confidence": request.confidence,
+    }
+    return {**body, **{name: value for name, value in optional.items() if value}}
+
+
+def parse_answers(response: httpx.Response, questions: Mapping[str, Question]) -> Answers:
+    """The answers in ``response``, in the order of ``questions``. A response without them is a ServerError."""
+    body = parse_json(response)
+    try:
+        usage = body["usage"]
+        return Answers(
+            {name: _answer(question, body["answers"][name]) for name, question in questions.items()},
+            model=body["model"],
+            reading=body.get("x_reading", "independent"),
+            input_tokens=usage["input_tokens"],
+            cached_tokens=usage.get("input_tokens_details", {}).get("cached_tokens", 0),
+            truncated_tokens=body.get("x_truncated", {}).get("state_tokens", 0),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ServerError(f"the reply is not a System One reply: {error!r} is missing or wrong", 200) from None
+
+
+def parse_models(response: httpx.Response) -> list[str]:
+    """Names in either dialect's list of models."""
+    body = parse_json(response)
+    try:
+        return [item["name"] for item in body["models"]] if "models" in body else [x["id"] for x in body["data"]]
+    except (KeyError, TypeError) as error:
+        raise ServerError(f"the reply is not a list of models: {error!r} is missing or wrong", 200) from None
+
+
+def parse_json(response: httpx.Response) -> dict[str, Any]:
+    """The object in a good response; the exception that an error response stands for."""
+    try:
+        body = response.json()
+    except ValueError:
+        body = None
+    if not response.is_success:
+        raise _error(response, body if isinstance(body, dict) else {})
+    if not isinstance(body, dict):
+        raise ServerError("the reply is not a JSON object", response.status_code)
+    return body
+
+
+def retry_delay(response: httpx.Response, attempt: int) -> float | None:
+    """Seconds to wait before asking again, or None when asking again would not help."""
+    if response.status_code not in (429, 503):
+        return None
+    return _retry_after(response) or 0.25 * 2**attempt
+
+
+def _error(response: httpx.Response, body: Mapping[str, Any]) -> QuaverError:
+    status, message = response.status_code, _message(body) or response.text[:500] or response.reason_phrase
+    error = body.get("error")
+    code = error.get("code") if isinstance(error, Mapping) else None
+    if status == 429:
+        return Overloaded(message, _retry_after(response) or 1.0)
+    if status == 503:
+        return Unavailable(message)
+    if status in (400, 404, 413, 415, 422):
+        return CODES.get(str(code), BadRequest)(message, _where(body))
+    return ServerError(message, status)
+
+
+def _message(body: Mapping[str, Any]) -> str | None:
+    """The first message in the shapes that servers of the dialect use."""
+    error, detail = body.get("error"), body.get("detail")
+    if isinstance(detail, list) and detail and isinstance(detail[0], Mapping):
+        detail = detail[0].get("msg")
+    for found in (error, detail):
+        text = found.get("message") if isinstance(found, Mapping) else found
+        if isinstance(text, str) and text:
+            return text
+    return None
+
+
+def _where(body: Mapping[str, Any]) -> tuple[str | int, ...]:
+    detail = body.get("detail")
+    if isinstance(detail, list) and detail and isinstance(detail[0], Mapping):
+        steps = detail[0].get("loc", [])
+        return tuple(steps[1:]) if steps[:1] == ["body"] else tuple(steps)
+    return ()
+
+
+def _retry_after(response: httpx.Response) -> float | None:
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(response.headers[name]) * scale)
+        except (KeyError, ValueError):
+            continue
+    return None
+
+
+def _question(question: Question) -> dict[str, Json]:
+    body: dict[str, Json] = {"type": question.type}
+    if question.instructions is not None:
+        body["instructions"] = question.instructions
+    if isinstance(question.criteria, Mapping):
+        body["criteria"] = dict(question.criteria)
+    elif question.criteria is not None:
+        body["criteria"] = list(question.criteria)
+    return body
+
+
+def _answer(question: Question, body: Mapping[str, Any]) -> Answer:
+    match question:
+        case Noul():
+            return NoulAnswer(body["noul"])
+        case Score(criteria=levels):
+            probabilities = tuple(body["probabilities"][str(i)] for i in range(len(levels)))
+            return ScoreAnswer(body["score"], probabilities, tuple(levels), body["confidence"])
+    ordered = {option: body["probabilities"][option] for option in question.option_ids}
+    return ChoiceAnswer(body["choice"], ordered, body["confidence"])
+
+
+def _media(item: MediaSource, otherwise: str) -> str:
+    """``item`` as a data URL; text is sent as it is. Bytes are labelled ``otherwise``: readers look at the content."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, Path):
+        kind, data = mimetypes.guess_type(item.name)[0] or otherwise, _file(item)
+    elif isinstance(item, bytes):
+        kind, data = otherwise, item
+    else:
+        raise BadMedia(f"media are sent as text, bytes or a Path, got {type(item).__name__}; encode it first")
+    return f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadMedia(f"{path} cannot be read: {error.strerror}") from None

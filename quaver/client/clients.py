@@ -1,0 +1,151 @@
+"""The two clients. They differ in one line, how a request is sent; everything else is in ``build``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import anyio
+import httpx
+
+from quaver.client.build import MODELS_PATH, PATH, build_body, headers, parse_answers, parse_models, retry_delay
+from quaver.errors import Unavailable
+from quaver.questions import Answers, Json, MediaSource, Question, Request
+
+DEFAULT_URL = "http://127.0.0.1:8093"
+
+
+class Client:
+    """Asks a Quaver server, or any server of the System One dialect.
+
+    ``base_url`` is the server's root. A 429 or 503 is tried again ``retries`` times, after the time the server
+    names. Raises the exceptions of ``quaver.errors``; ``Unavailable`` too when no server can be reached.
+    """
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        model: str | None = None,
+        timeout: float = 60.0,
+        retries: int = 2,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._model, self._retries = model, retries
+        self._http = httpx.Client(base_url=base_url, headers=headers(api_key), timeout=timeout, transport=transport)
+
+    def decide(
+        self,
+        state: Json,
+        questions: Mapping[str, Question],
+        *,
+        images: Sequence[MediaSource] = (),
+        audio: Sequence[MediaSource] = (),
+        videos: Sequence[MediaSource] = (),
+    ) -> Answers:
+        """Answer every question about one state."""
+        return self.ask(Request(state, questions, tuple(images), tuple(audio), tuple(videos)))
+
+    def ask(self, request: Request) -> Answers:
+        """``decide`` for a request that also says how it is to be read."""
+        return parse_answers(self._send("POST", PATH, build_body(request, self._model)), request.questions)
+
+    def models(self) -> list[str]:
+        """Names that the server knows its model by."""
+        return parse_models(self._send("GET", MODELS_PATH))
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        response = self._once(method, path, body)
+        for attempt in range(self._retries):
+            delay = retry_delay(response, attempt)
+            if delay is None:
+                break
+            time.sleep(delay)
+            response = self._once(method, path, body)
+        return response
+
+    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        try:
+            return self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise Unavailable(f"no answer from {self._http.base_url}: {error!r}") from error
+
+
+class AsyncClient:
+    """``Client`` for asyncio and trio."""
+
+    def __init__(
+        self,
+        base_url: str = DEFAULT_URL,
+        *,
+        api_key: str | None = None,
+        model: str | None = None,
+        timeout: float = 60.0,
+        retries: int = 2,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._model, self._retries = model, retries
+        self._http = httpx.AsyncClient(
+            base_url=base_url, headers=headers(api_key), timeout=timeout, transport=transport
+        )
+
+    async def decide(
+        self,
+        state: Json,
+        questions: Mapping[str, Question],
+        *,
+        images: Sequence[MediaSource] = (),
+        audio: Sequence[MediaSource] = (),
+        videos: Sequence[MediaSource] = (),
+    ) -> Answers:
+        """Answer every question about one state."""
+        return await self.ask(Request(state, questions, tuple(images), tuple(audio), tuple(videos)))
+
+    async def ask(self, request: Request) -> Answers:
+        """``decide`` for a request that also says how it is to be read."""
+        return parse_answers(await self._send("POST", PATH, build_body(request, self._model)), request.questions)
+
+    async def models(self) -> list[str]:
+        """Names that the server knows its model by."""
+        return parse_models(await self._send("GET", MODELS_PATH))
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        response = await self._once(method, path, body)
+        for attempt in range(self._retries):
+            delay = retry_delay(response, attempt)
+            if delay is None:
+                break
+            await anyio.sleep(delay)
+            response = await self._once(method, path, body)
+        return response
+
+    async def _once(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        try:
+            return await self._http.request(method, path, json=body)
+        except httpx.TransportError as error:
+            raise Unavailable(f"no answer from {self._http.base_url}: {error!r}") from error

@@ -1,0 +1,168 @@
+"""Where a System One body may carry media: lists, parts of the state, assets behind placeholders.
+
+Every slot ends in one place: the tuples of a ``Request``, in the order images, audio, videos.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pydantic import Field
+
+from quaver.errors import BadMedia, BadRequest
+from quaver.protocol.strict_json import Where, excerpt, place
+from quaver.protocol.types import Attachments, Strict, check_media_text
+from quaver.questions import Json, MediaSource
+
+Kind = Literal["images", "audio", "videos"]
+
+#: Types of content parts that hold a medium, and the field that holds it.
+PARTS: Mapping[str, tuple[Kind, str]] = {
+    "image_url": ("images", "image_url"),
+    "input_image": ("images", "image_url"),
+    "audio_url": ("audio", "audio_url"),
+    "input_audio": ("audio", "input_audio"),
+    "video_url": ("videos", "video_url"),
+}
+TEXT_PARTS = ("text", "input_text")
+
+
+class Asset(Strict):
+    """An image whose placeholder stands in the text: inline, or a part of a multipart body."""
+
+    type: Literal["image"]
+    format: Literal["png", "jpg", "jpeg"] | None = None
+    data_base64: str | None = None
+    part: str | None = Field(None, description="Name of the multipart part that holds the file.")
+
+
+@dataclass(slots=True)
+class Media:
+    """Media collected from a body, in order."""
+
+    images: list[MediaSource] = field(default_factory=list)
+    audio: list[MediaSource] = field(default_factory=list)
+    videos: list[MediaSource] = field(default_factory=list)
+
+    def add(self, kind: Kind, item: MediaSource) -> str:
+        """Append ``item``; the marker that stands for it in text."""
+        slot: list[MediaSource] = getattr(self, kind)
+        slot.append(item)
+        return f"[{kind.removesuffix('s')} {len(slot)}]"
+
+
+def lift_parts(state: Json, media: Media) -> Json:
+    """``state`` without the media parts in it.
+
+    A list of parts becomes the text of its text parts, one a line. In a list of messages a marker such
+    as ``[image 1]`` stays where the part was. A state without media parts is data and stays as it is.
+    """
+    if not isinstance(state, list):
+        return state
+    if any(_is_part(item) for item in state):
+        return _parts_to_text(state, media, ("state",))
+    return [_lift_message(item, media, ("state", index)) for index, item in enumerate(state)]
+
+
+def claim_assets(
+    assets: Mapping[str, Asset], attachments: Attachments, media: Media, texts: Sequence[Json]
+) -> Callable[[Json], Json]:
+    """Put every asset into ``media``; returns the function that puts markers for placeholders into a text.
+
+    BadRequest when an asset stands in none of ``texts``, or attachments and assets do not match one to one.
+    """
+    markers: dict[str, str] = {}
+    for name, asset in assets.items():
+        if not name or not any(_mentions(text, name) for text in texts):
+            raise BadRequest(
+                f"asset {excerpt(name)} is not referenced; write its name into the state, instructions or criteria",
+                ("assets", name),
+            )
+        markers[name] = media.add("images", _asset_source(name, asset, attachments))
+    _check_attachments([asset.part for asset in assets.values() if asset.part], attachments)
+    if not markers:
+        return lambda text: text
+    longest_first = sorted(markers, key=len, reverse=True)
+    pattern = re.compile("|".join(re.escape(name) for name in longest_first))
+    return lambda text: _map_text(text, lambda s: pattern.sub(lambda found: markers[found[0]], s))
+
+
+def _is_part(item: Json) -> bool:
+    return isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"] in PARTS
+
+
+def _parts_to_text(parts: list[Json], media: Media, where: Where) -> str:
+    lines: list[str] = []
+    for index, part in enumerate(parts):
+        if _is_part(part):
+            media.add(*_part_source(part, (*where, index)))
+        elif isinstance(part, Mapping) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str):
+            lines.append(part["text"])
+        else:
+            here = (*where, index)
+            raise BadRequest(
+                f'{place(here)}: beside media parts only {{"type": "text", "text": ...}} can stand, '
+                f"got {excerpt(part)}",
+                here,
+            )
+    return "\n".join(lines)
+
+
+def _lift_message(item: Json, media: Media, where: Where) -> Json:
+    content = item.get("content") if isinstance(item, Mapping) and "role" in item else None
+    if not isinstance(content, list) or not any(_is_part(part) for part in content):
+        return item
+    lifted = [
+        {"type": "text", "text": media.add(*_part_source(part, (*where, "content", index)))} if _is_part(part) else part
+        for index, part in enumerate(content)
+    ]
+    return {**item, "content": lifted}
+
+
+def _part_source(part: Mapping[str, Any], where: Where) -> tuple[Kind, str]:
+    kind, key = PARTS[part["type"]]
+    held = part.get(key)
+    if isinstance(held, Mapping):
+        held = held.get("data") if key == "input_audio" else held.get("url")
+    if not isinstance(held, str):
+        raise BadMedia(f"{place(where)} has no data URL or base64 in {key}", (*where, key))
+    return kind, check_media_text(held, (*where, key))
+
+
+def _asset_source(name: str, asset: Asset, attachments: Attachments) -> MediaSource:
+    where: Where = ("assets", name)
+    if asset.data_base64 is not None and asset.part is None:
+        return check_media_text(asset.data_base64, (*where, "data_base64"))
+    if asset.part is None or asset.data_base64 is not None:
+        raise BadMedia(f"{place(where)} needs either data_base64 or part", where)
+    if asset.part not in attachments:
+        raise BadMedia(f"{place(where)} names part {excerpt(asset.part)}, which is not in the form", where)
+    return attachments[asset.part]
+
+
+def _check_attachments(claimed: Sequence[str], attachments: Attachments) -> None:
+    for part in attachments:
+        if claimed.count(part) != 1:
+            raise BadMedia(f"part {excerpt(part)} must be named by one asset, is named by {claimed.count(part)}")
+
+
+def _mentions(value: Json, name: str) -> bool:
+    if isinstance(value, str):
+        return name in value
+    if isinstance(value, Mapping):
+        return any(_mentions(item, name) for item in value.values())
+    return isinstance(value, (list, tuple)) and any(_mentions(item, name) for item in value)
+
+
+def _map_text(value: Json, change: Callable[[str], str]) -> Json:
+    """``value`` with every text in it changed; the keys of objects stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _map_text(item, change) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_map_text(item, change) for item in value]
+    return value

@@ -1,0 +1,128 @@
+"""The shapes of replies in both dialects, for the builders' types and the served OpenAPI."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from quaver.questions import Json
+
+
+class NoulReply(TypedDict):
+    type: Literal["noul"]
+    noul: float
+
+
+class ChoiceReply(TypedDict):
+    type: Literal["choice"]
+    choice: str
+    probabilities: dict[str, float]
+    confidence: float
+
+
+class ScoreReply(TypedDict):
+    type: Literal["score"]
+    score: float
+    legend: dict[str, Json]
+    probabilities: dict[str, float]
+    confidence: float
+
+
+class Cached(TypedDict):
+    cached_tokens: int
+
+
+class Usage(TypedDict):
+    input_tokens: int
+    output_tokens: int
+    input_tokens_details: Cached
+
+
+class Truncated(TypedDict):
+    state_tokens: int
+
+
+class Timed(TypedDict):
+    prepare: float
+    queue: float
+    read: float
+
+
+class OwnReplyFields(TypedDict):
+    """What Quaver adds to a reply, under names that no dialect uses."""
+
+    x_reading: str
+    x_truncated: NotRequired[Truncated]
+    x_timing: NotRequired[Timed]
+
+
+class SystemOneReply(OwnReplyFields):
+    """What ``POST /v1/systemone`` answers; ``answers`` has the asked ids and no others."""
+
+    model: str
+    answers: dict[str, Annotated[NoulReply | ChoiceReply | ScoreReply, Field(discriminator="type")]]
+    usage: Usage
+
+
+class PredicateAnswer(TypedDict):
+    type: Literal["predicate"]
+    name: str | None
+    probability: float
+
+
+class ValueProbability(TypedDict):
+    value: str | bool
+    probability: float
+
+
+class DecisionChoiceAnswer(TypedDict):
+    type: Literal["choice"]
+    name: str | None
+    choice: str | bool
+    probabilities: list[ValueProbability]
+    confidence: float
+
+
+class LevelProbability(TypedDict):
+    value: int
+    label: str
+    probability: float
+
+
+class DecisionScoreAnswer(TypedDict):
+    type: Literal["score"]
+    name: str | None
+    score: float
+    probabilities: list[LevelProbability]
+    confidence: float
+
+
+class CacheUsage(TypedDict):
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class OutputUsage(TypedDict):
+    reasoning_tokens: int
+
+
+class DecisionsUsage(TypedDict):
+    input_tokens: int
+    input_tokens_details: CacheUsage
+    output_tokens: int
+    output_tokens_details: OutputUsage
+    total_tokens: int
+
+
+class DecisionsReply(TypedDict):
+    """What ``POST /v1/decisions`` answers, in the order of the questions. A request with an ``x_`` field of
+    its own also gets ``x_reading``, and ``x_truncated`` and ``x_timing`` where they apply."""
+
+    model: str
+    answers: list[Annotated[PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer, Field(discriminator="type")]]
+    usage: DecisionsUsage
+    x_reading: NotRequired[str]
+    x_truncated: NotRequired[Truncated]
+    x_timing: NotRequired[Timed]

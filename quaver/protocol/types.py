@@ -1,0 +1,88 @@
+"""What both dialects share: strict models, our own opt-in fields, errors of validation as ``BadRequest``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from quaver.errors import BadMedia, BadQuestion, BadRequest
+from quaver.protocol.strict_json import Where, excerpt, place
+from quaver.questions import ConfidenceRule, Json, OverflowRule, Question, ReadingMode
+
+Dialect = Literal["systemone", "decisions"]
+
+#: Encoded files that came beside a multipart body, by part name.
+Attachments = Mapping[str, bytes]
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+class Strict(BaseModel):
+    """A wire object that refuses fields it does not know."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class OwnFields(BaseModel):
+    """Quaver's own request fields. Both dialects take them; other servers may refuse them."""
+
+    x_reading: ReadingMode | None = Field(None, description="How to read the questions: together or one by one.")
+    x_on_overflow: OverflowRule | None = Field(None, description="What to do with a state that is too long.")
+    x_confidence: ConfidenceRule | None = Field(None, description="Which definition of confidence to answer with.")
+    x_timing: bool | None = Field(None, description="True asks for x_timing, in seconds, in the reply.")
+
+
+def validated(model: type[Model], value: object, where: Where = ()) -> Model:
+    """``value`` as ``model``; the first thing wrong with it as BadRequest (BadQuestion inside ``questions``)."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        full: Where = (*where, *first["loc"])
+        raise _kind(full)(f"{place(full)} {_complaint(first, model)}", full) from None
+
+
+def one_of(models: Mapping[str, type[Model]], value: object, where: Where, default: str | None = None) -> Model:
+    """``value`` as the model that its ``type`` names."""
+    if not isinstance(value, Mapping):
+        raise _kind(where)(f"{place(where)} must be an object, got {excerpt(value)}", where)
+    kind = value.get("type", default)
+    if not isinstance(kind, str) or kind not in models:
+        got = f"got {excerpt(kind)}" if "type" in value else "but there is none"
+        names = ", ".join(models)
+        raise _kind(where)(f"{place(where)}: type must be one of {names}, {got}", (*where, "type"))
+    return validated(models[kind], value, where)
+
+
+def build_question(where: Where, kind: type[Question], instructions: Json, criteria: Any) -> Question:
+    """``kind(instructions, criteria)``, with the question's place put in front of what it complains about."""
+    try:
+        return kind(instructions, criteria)
+    except BadQuestion as error:
+        raise BadQuestion(f"{place(where)}: {error}", (*where, "criteria")) from None
+
+
+def check_media_text(item: str, where: Where) -> str:
+    """``item`` if it can be a data URL or base64; this server never follows an address it was sent."""
+    scheme, colon, _ = item[:40].partition(":")
+    if colon and scheme.lower() != "data":
+        raise BadMedia(f"{place(where)}: {scheme}: addresses are not fetched; send a data URL or base64", where)
+    return item
+
+
+def _kind(where: Where) -> type[BadRequest]:
+    return BadQuestion if where[:1] == ("questions",) else BadRequest
+
+
+def _complaint(error: Any, model: type[BaseModel]) -> str:
+    """What is wrong and what would be right, to follow the place."""
+    if error["type"] == "missing":
+        return "is required"
+    if error["type"] == "extra_forbidden":
+        return f"is not a known field; known are {', '.join(model.model_fields)}"
+    if error["type"] == "too_short":
+        return "must not be empty"
+    message = error["msg"].removeprefix("Input ").replace("dictionary", "object")
+    return f"{message[:1].lower()}{message[1:]}, got {excerpt(error['input'])}"

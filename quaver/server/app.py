@@ -1,0 +1,56 @@
+"""Assembly of the app, and the server that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+
+import uvicorn
+from fastapi import FastAPI
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from quaver.errors import QuaverError
+from quaver.server.config import ServerConfig
+from quaver.server.errors import on_http_error, on_quaver_error
+from quaver.server.metrics import Metrics
+from quaver.server.observe import Observe
+from quaver.server.openapi import document
+from quaver.server.routes import ClientLeft, on_client_left, router
+from quaver.server.service import Answerer, Service
+
+
+def create_app(decider: Answerer, config: ServerConfig | None = None) -> FastAPI:
+    """An app that answers with ``decider`` and closes it when it shuts down, after what was accepted is answered."""
+    config = config or ServerConfig()
+    pool = ThreadPoolExecutor(config.prepare_threads, thread_name_prefix="quaver-prepare")
+    service = Service(decider, config, Metrics(decider.stats), pool)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await run_in_threadpool(decider.close)
+        pool.shutdown()
+
+    app = FastAPI(
+        title="Quaver",
+        version=version("quaver"),
+        description="A state and typed questions in, a probability for every allowed answer out.",
+        lifespan=lifespan,
+    )
+    app.state.service = service
+    app.include_router(router())
+    app.add_exception_handler(QuaverError, on_quaver_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_exception_handler(ClientLeft, on_client_left)
+    app.add_middleware(Observe, service=service)
+    app.openapi = lambda: document(app)  # type: ignore[method-assign]
+    return app
+
+
+def run(decider: Answerer, config: ServerConfig | None = None) -> None:
+    """Serve until SIGINT or SIGTERM, then answer what was accepted, close the decider and return."""
+    config = config or ServerConfig()
+    uvicorn.run(create_app(decider, config), host=config.host, port=config.port, access_log=False)

@@ -1,0 +1,103 @@
+"""The bytes of a request: read under a limit, decompressed under the same limit, split into form parts."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import zstandard
+from fastapi import HTTPException, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from quaver.protocol import Attachments
+
+#: The largest zstd window accepted; a frame may ask its reader for gigabytes otherwise.
+ZSTD_WINDOW = 1 << 25
+
+MAX_PARTS = 129
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The JSON text of a request and the files that came with it."""
+
+    json: bytes
+    attachments: Attachments
+
+
+async def read_body(request: Request, limit: int) -> Body:
+    """413 over ``limit`` bytes, compressed or not; 415 for an encoding or a content type that is not known."""
+    raw = await _read(request, limit)
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", ""):
+        raw = await run_in_threadpool(_decompressed, raw, encoding, limit)
+    if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+        return await _form(request, raw, limit)
+    return Body(raw, {})
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit:
+        raise _too_large(limit)
+    chunks = bytearray()
+    async for chunk in request.stream():
+        chunks += chunk
+        if len(chunks) > limit:
+            raise _too_large(limit)
+    return bytes(chunks)
+
+
+def _decompressed(raw: bytes, encoding: str, limit: int) -> bytes:
+    opener = _OPENERS.get(encoding)
+    if opener is None:
+        raise HTTPException(415, f"content-encoding {encoding[:40]!r} is not known; use {', '.join(_OPENERS)} or none")
+    try:
+        with opener(io.BytesIO(raw)) as reader:
+            plain = reader.read(limit + 1)
+    except (zstandard.ZstdError, OSError, EOFError, zlib.error) as error:
+        raise HTTPException(400, f"the body is not {encoding}: {error}") from None
+    if len(plain) > limit:
+        raise _too_large(limit)
+    return plain
+
+
+def _zstd(raw: BinaryIO) -> BinaryIO:
+    reader = zstandard.ZstdDecompressor(max_window_size=ZSTD_WINDOW).stream_reader(raw, read_across_frames=True)
+    return cast(BinaryIO, reader)
+
+
+def _gzip(raw: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, gzip.GzipFile(fileobj=raw))
+
+
+_OPENERS: dict[str, Callable[[BinaryIO], BinaryIO]] = {"zstd": _zstd, "gzip": _gzip, "x-gzip": _gzip}
+
+
+async def _form(request: Request, raw: bytes, limit: int) -> Body:
+    async def once() -> AsyncGenerator[bytes, None]:
+        yield raw
+
+    parser = MultiPartParser(request.headers, once(), max_files=MAX_PARTS, max_fields=MAX_PARTS, max_part_size=limit)
+    try:
+        form = await parser.parse()
+    except (MultiPartException, KeyError) as error:
+        raise HTTPException(400, f"the form cannot be read: {error}") from None
+    parts: dict[str, bytes] = {}
+    for name, value in form.multi_items():
+        if name in parts:
+            raise HTTPException(400, f"the form has two parts named {name!r}")
+        parts[name] = await value.read() if isinstance(value, UploadFile) else value.encode()
+    if "request" not in parts:
+        raise HTTPException(400, "the form has no part named request with the JSON body")
+    return Body(parts.pop("request"), parts)
+
+
+def _too_large(limit: int) -> HTTPException:
+    return HTTPException(413, f"the body is larger than {limit} bytes")

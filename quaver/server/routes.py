@@ -1,0 +1,143 @@
+"""The endpoints. Every decision path takes both dialects: the body says which one it speaks."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import PlainTextResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from quaver.errors import Unavailable
+from quaver.protocol import Call, check_model, dialect_of, loads, models_list, parse_wire, reply
+from quaver.questions import Answers
+from quaver.server.auth import require_key
+from quaver.server.body import Body, read_body
+from quaver.server.errors import Json, dialect_of_request
+from quaver.server.openapi import described
+from quaver.server.service import Service, service_of
+
+#: Where clients of hosted variants send what ``/v1/systemone`` and ``/v1/decisions`` take.
+OTHER_PATHS = (
+    "/systemone",
+    "/decisions",
+    "/api/v1/systemone",
+    "/api/alpha/decisions",
+    "/inference/v1/systemone",
+    "/inference/v1/decisions",
+    "/typesafe/v1/systemone",
+    "/compatible-mode/v1/systemone",
+)
+CLOUDFLARE_PATHS = ("/client/v4/accounts/{account}/ai/run/{model:path}", "/accounts/{account}/ai/run/{model:path}")
+
+
+def router() -> APIRouter:
+    """All routes; what they work with is on ``app.state.service``."""
+    routes = APIRouter()
+    locked = [Depends(require_key)]
+    counted = [Depends(count_as_decision), *locked]
+    for name in ("systemone", "decisions"):
+        routes.add_api_route(f"/v1/{name}", decide, methods=["POST"], dependencies=counted, **described(name))
+    for path in OTHER_PATHS:
+        routes.add_api_route(path, decide, methods=["POST"], dependencies=counted, include_in_schema=False)
+    for path in CLOUDFLARE_PATHS:
+        routes.add_api_route(path, decide_cloudflare, methods=["POST"], dependencies=counted, include_in_schema=False)
+    routes.add_api_route("/v1/models", models, methods=["GET"], dependencies=locked, **described("models"))
+    routes.add_api_route("/healthz", health, methods=["GET"], **described("health"))
+    routes.add_api_route("/health", health, methods=["GET"], include_in_schema=False)
+    routes.add_api_route("/readyz", ready, methods=["GET"], **described("ready"))
+    routes.add_api_route("/metrics", metrics, methods=["GET"], **described("metrics"))
+    return routes
+
+
+async def count_as_decision(request: Request) -> None:
+    """Give the request a dialect, by its path until its body is read; requests that have one are counted."""
+    request.state.dialect = dialect_of_request(request)
+
+
+async def decide(request: Request) -> Response:
+    """Answer the questions of a body in the dialect that it speaks."""
+    body, headers = await _answer(request, None)
+    return Json(body, headers=headers)
+
+
+async def decide_cloudflare(request: Request, model: str) -> Response:
+    """The same with the model in the path and the reply in Cloudflare's envelope."""
+    request.state.cloudflare = True
+    body, headers = await _answer(request, model)
+    return Json({"result": body, "success": True, "errors": [], "messages": []}, headers=headers)
+
+
+async def models(request: Request) -> Response:
+    """The served model and the names it answers to."""
+    return Json(models_list(service_of(request).decider.name))
+
+
+async def health() -> Response:
+    """The process runs."""
+    return Json({"ok": True})
+
+
+async def ready(request: Request) -> Response:
+    """The model can answer."""
+    if not service_of(request).decider.ready:
+        raise Unavailable("the model is not ready")
+    return Json({"ready": True})
+
+
+async def metrics(request: Request) -> Response:
+    """Prometheus metrics."""
+    return PlainTextResponse(service_of(request).metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+
+async def _answer(request: Request, path_model: str | None) -> tuple[dict[str, Any], dict[str, str]]:
+    """The reply body and the headers that go with it."""
+    service = service_of(request)
+    with service.admitted():
+        body = await read_body(request, service.config.max_body_bytes)
+        loop = asyncio.get_running_loop()
+        call, job = await loop.run_in_executor(service.pool, _submit, service, request, body, path_model)
+        answers = await _result(request, job)
+    service.metrics.answered(answers)
+    cut = answers.truncated_tokens
+    return reply(call, answers), {"x-quaver-truncated": str(cut)} if cut else {}
+
+
+def _submit(service: Service, request: Request, body: Body, path_model: str | None) -> tuple[Call, Future[Answers]]:
+    """Parse, check and queue; in a thread of its own because long texts take their time here."""
+    value = loads(body.json)
+    request.state.dialect = dialect_of(value, request.state.dialect)
+    call = parse_wire(value, body.attachments)
+    check_model(path_model or call.model, service.decider.name)
+    return call, service.decider.submit(call.request)
+
+
+async def _result(request: Request, job: Future[Answers]) -> Answers:
+    """What ``job`` gives; a client that leaves first takes its job along."""
+    answers = asyncio.wrap_future(job)
+    gone = asyncio.ensure_future(_disconnected(request))
+    either: set[asyncio.Future[Any]] = {answers, gone}
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not answers.done():
+            raise ClientLeft
+        return answers.result()
+    finally:
+        gone.cancel()
+        answers.cancel()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+class ClientLeft(Exception):
+    """Nobody waits for the reply any more."""
+
+
+async def on_client_left(_request: Request, _error: Exception) -> Response:
+    """499, as proxies log it; it is counted but reaches no one."""
+    return Response(status_code=499)
