@@ -1,0 +1,66 @@
+"""One pass over a prompt and the joint schema head over its rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+
+import torch
+from torch import Tensor
+
+from quaver.errors import EngineFault
+from quaver.heads.joint_schema import HeadInput, JointSchemaHead, span_means
+from quaver.models.backbone import Backbone, Media
+from quaver.prompts.encoded import Encoded
+
+TYPES = {"noul": 0, "choice": 1, "score": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class JointReader:
+    """A backbone and the head that was trained on it; both on one device, the head in any precision."""
+
+    backbone: Backbone
+    head: JointSchemaHead
+
+    @torch.inference_mode()
+    def read(self, encoded: Encoded, media: Media | None = None) -> list[Tensor]:
+        """One float32 CPU vector of logits per question, options in the order of ``encoded``.
+
+        Raises BadRequest when the prompt's media tokens and ``media`` disagree, EngineFault when a
+        logit is not finite.
+        """
+        hidden = self.backbone.hidden(encoded.ids, media)
+        rows = head_input(self.head, encoded, hidden, self.backbone.output_embeddings)
+        logits = self.head(rows).float().cpu()
+        if not torch.isfinite(logits).all():
+            raise EngineFault("the model gave logits that are not finite; report the request if it is not secret")
+        return list(logits.split_with_sizes([len(question.option_spans) for question in encoded.questions]))
+
+
+def head_input(head: JointSchemaHead, encoded: Encoded, hidden: Tensor, embeddings: Tensor) -> HeadInput:
+    """The head's rows for one prompt: ``hidden`` [L, d] of it and the output embeddings [vocabulary, d]."""
+    dtype, device = head.hidden_norm.weight.dtype, hidden.device
+    rows = head.normalise(hidden.to(dtype))
+    counts = [len(question.option_spans) for question in encoded.questions]
+    spans = torch.tensor(
+        [question.span for question in encoded.questions]
+        + list(chain.from_iterable(question.option_spans for question in encoded.questions)),
+        device=device,
+    )
+    question, context = span_means(rows, spans).split_with_sizes([len(counts), sum(counts)])
+    option_spans = spans[len(counts) :]
+    # Options lie close together at the end, so their stretch of the prompt is looked up in one gather.
+    first, last = encoded.questions[0].option_spans[0][0], encoded.questions[-1].option_spans[-1][1]
+    options = torch.tensor(encoded.ids[first:last], device=device)
+    summary = rows[-1]
+    return HeadInput(
+        memory=head.project_memory(rows),
+        question=question,
+        context=context,
+        lexical=span_means(embeddings[options].to(dtype), option_spans - first),
+        summary=summary,
+        anchor=question + summary,
+        types=torch.tensor([TYPES[question.type] for question in encoded.questions], device=device),
+        owner=torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts)).to(device),
+    )

@@ -1,0 +1,142 @@
+"""Finds a release and says what it is, before any weight is read.
+
+A release is a folder: a backbone (``config.json``, safetensors, ``tokenizer.json``) with a joint
+schema head beside it (``joint_head.safetensors``, ``joint_head_config.json``). The head is not in
+the backbone's weight index, so a loader that follows the index would silently serve a plain
+language model; that is why the head files decide what a folder is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from huggingface_hub import snapshot_download
+
+from quaver.errors import BadRelease
+
+HEAD_FILES = ("joint_head.safetensors", "joint_head_config.json")
+CLEF_MODEL_TYPES = ("qwen3_5",)
+DOWNLOADED = ("*.json", "*.safetensors", "*.jinja")
+
+Kind = Literal["clef", "split"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseInfo:
+    """``kind``: ``clef`` reads jointly with a causal backbone, ``split`` encodes state and schema apart.
+
+    ``config`` and ``head_config`` are the parsed JSON files; ``revision`` is the commit of a
+    download, None for a folder of the caller's own.
+    """
+
+    kind: Kind
+    path: Path
+    config: dict[str, Any]
+    head_config: dict[str, Any]
+    revision: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What answers call the model: the ``name`` in its config, else ``owner/name@commit``, else its folder."""
+        own = self.config.get("name")
+        if isinstance(own, str) and own:
+            return own
+        if self.revision is None:
+            return self.path.resolve().name
+        # The hub's cache holds a snapshot at models--owner--name/snapshots/commit.
+        repository = self.path.parent.parent.name.removeprefix("models--").replace("--", "/")
+        return f"{repository}@{self.revision[:12]}"
+
+    @property
+    def tokenizer_file(self) -> Path:
+        return self.path / "tokenizer.json"
+
+
+def find(model: str | Path) -> Path:
+    """The folder of a release: a local path as it is, or a hub id such as ``owner/name`` or ``owner/name@revision``.
+
+    Hub files are downloaded to the shared cache unless they are there; ``HF_HUB_OFFLINE`` and the
+    other settings of huggingface_hub hold. Raises BadRelease when there is no such folder or the
+    hub does not give the files.
+    """
+    folder = Path(model).expanduser()
+    if folder.is_dir():
+        return folder
+    name = str(model)
+    if isinstance(model, Path) or folder.exists() or name.startswith((".", "/", "~")):
+        raise BadRelease(f"{name} is not a folder; name a release folder or a hub id such as owner/name")
+    repository, _, revision = name.partition("@")
+    try:
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(DOWNLOADED)))
+    except (OSError, ValueError) as error:  # the hub's errors are of these two
+        raise BadRelease(f"{name} is neither a folder here nor to be had from the hub: {error}") from error
+
+
+def inspect(path: Path) -> ReleaseInfo:
+    """What the folder holds. Raises BadRelease, with the reason, when that cannot be served."""
+    if not path.is_dir():
+        raise BadRelease(f"{path} is not a folder")
+    config = _read_json(path / "config.json")
+    head_config = _read_head_config(path, config)
+    if not (path / "tokenizer.json").is_file():
+        raise BadRelease(f"{path / 'tokenizer.json'} is missing; prompts cannot be written without it")
+    kind: Kind = "split" if config.get("reading") == "split" else "clef"
+    if kind == "clef":
+        _check_clef(path, config, head_config)
+    # The hub's cache names a snapshot's folder by its commit.
+    revision = path.name if path.parent.name == "snapshots" else None
+    return ReleaseInfo(kind, path, config, head_config, revision)
+
+
+def _read_head_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
+    missing = [name for name in HEAD_FILES if not (path / name).is_file()]
+    if missing:
+        what = config.get("model_type", "model")
+        raise BadRelease(
+            f"{path} is not a release: {' and '.join(missing)} missing beside its config.json; "
+            f"a plain {what} cannot answer without its joint schema head"
+        )
+    return _read_json(path / HEAD_FILES[1])
+
+
+def _check_clef(path: Path, config: dict[str, Any], head_config: dict[str, Any]) -> None:
+    model_type = config.get("model_type")
+    if model_type not in CLEF_MODEL_TYPES:
+        raise BadRelease(
+            f"{path} has a backbone of type {model_type!r}, which is not supported yet; "
+            f"supported: {', '.join(CLEF_MODEL_TYPES)}"
+        )
+    text = config.get("text_config", {})
+    if config.get("tie_word_embeddings") or text.get("tie_word_embeddings"):
+        raise BadRelease(f"{path} ties its output embeddings to its input ones; the head needs a lm_head of its own")
+    if head_config.get("hidden_size") != text.get("hidden_size"):
+        raise BadRelease(
+            f"{path} has a head for hidden width {head_config.get('hidden_size')} beside a backbone "
+            f"of width {text.get('hidden_size')}; they are of different releases"
+        )
+    _check_weight_files(path)
+
+
+def _check_weight_files(path: Path) -> None:
+    index = path / "model.safetensors.index.json"
+    names = ["model.safetensors"]
+    if index.is_file():
+        names = sorted(set(_read_json(index).get("weight_map", {}).values()))
+    missing = [name for name in names if not (path / name).is_file()]
+    if missing:
+        raise BadRelease(f"{path} lacks {', '.join(missing)}; download the release again")
+
+
+def _read_json(file: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise BadRelease(f"{file} is missing; this folder is not a release") from error
+    except (OSError, ValueError) as error:
+        raise BadRelease(f"{file} cannot be read as JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BadRelease(f"{file} must hold a JSON object")
+    return value

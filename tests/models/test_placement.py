@@ -1,0 +1,28 @@
+"""Devices and precisions."""
+
+import pytest
+import torch
+
+from quaver.errors import Unavailable
+from quaver.models.placement import resolve_device, resolve_dtype
+
+
+def test_auto_takes_cuda_when_it_is_there() -> None:
+    assert resolve_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_auto_precision_follows_the_device() -> None:
+    assert resolve_dtype("auto", torch.device("cpu")) == torch.float32
+    assert resolve_dtype("auto", torch.device("cuda")) == torch.bfloat16
+    assert resolve_dtype("bfloat16", torch.device("cpu")) == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["warp", "cuda:99", "mps:3"])
+def test_devices_that_are_not_there(name: str) -> None:
+    with pytest.raises(Unavailable, match="use 'auto' or 'cpu'"):
+        resolve_device(name)
+
+
+def test_float16_is_not_offered() -> None:
+    with pytest.raises(Unavailable, match="'bfloat16'"):
+        resolve_dtype("float16", torch.device("cpu"))
