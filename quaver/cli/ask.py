@@ -31,14 +31,18 @@ def ask(
     choice: Annotated[
         list[str] | None,
         typer.Option(
-            "--choice", "-c", help="One of several options, each with a description if you like. Repeatable.",
+            "--choice",
+            "-c",
+            help="One of several options, each with a description if you like. Repeatable.",
             metavar="'QUESTION = option | option: description | ...'",
         ),
     ] = None,
     score: Annotated[
         list[str] | None,
         typer.Option(
-            "--score", "-s", help="A level on a scale, lowest first. Repeatable.",
+            "--score",
+            "-s",
+            help="A level on a scale, lowest first. Repeatable.",
             metavar="'QUESTION = level | level | ...'",
         ),
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
@@ -72,15 +72,14 @@ class Decider(Generic[Prompt]):
         videos: Sequence[MediaSource] = (),
     ) -> Answers:
         """Answer every question about one state. Raises a ``QuaverError`` when that cannot be done."""
-        request = Request(state, questions, tuple(images), tuple(audio), tuple(videos))
-        return self.submit(local_files(request)).result()
+        request = Request(state, questions, local_files(images), local_files(audio), local_files(videos))
+        return self.submit(request).result()
 
     def submit(self, request: Request) -> Future[Answers]:
         """Prepare a request in this thread and queue it. Cancelling the future drops it."""
         started = time.perf_counter()
         reading, on_overflow = self._reading(request.reading), request.on_overflow or self._settings.on_overflow
         prepared = self._family.prepare(request, reading, on_overflow)
-        settled = replace(request, reading=reading, confidence=request.confidence or self._settings.confidence)
         prepare = time.perf_counter() - started
 
         outer: Future[Answers] = Future()
@@ -91,7 +90,7 @@ class Decider(Generic[Prompt]):
             if done.cancelled() or not outer.set_running_or_notify_cancel():
                 return
             try:
-                outer.set_result(self._answers(settled, prepared, done.result(), prepare))
+                outer.set_result(self._answers(request, prepared, done.result(), prepare))
             except Exception as error:
                 outer.set_exception(error)
 
@@ -100,15 +99,15 @@ class Decider(Generic[Prompt]):
 
     def systemone(self, body: dict[str, Any]) -> dict[str, Any]:
         """Answer a ``/v1/systemone`` body."""
-        return self._answer_body(body)
+        return self._reply(body)
 
     def decisions(self, body: dict[str, Any]) -> dict[str, Any]:
         """Answer a ``/v1/decisions`` body."""
-        return self._answer_body(body)
+        return self._reply(body)
 
     def encode(self, body: dict[str, Any]) -> EncodedView:
         """The token ids, spans and option order that a body of either dialect becomes."""
-        request = local_files(parse(body).request)
+        request = parse(body).request
         on_overflow = request.on_overflow or self._settings.on_overflow
         return self._family.view(request, self._reading(request.reading), on_overflow)
 
@@ -126,6 +125,10 @@ class Decider(Generic[Prompt]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _reply(self, body: dict[str, Any]) -> dict[str, Any]:
+        call = parse(body)
+        return reply(call, self.submit(call.request).result())
+
     def _reading(self, asked: ReadingMode | None) -> ReadingMode:
         reading = asked or self._settings.reading or self._family.readings[0]
         if reading not in self._family.readings:
@@ -134,15 +137,16 @@ class Decider(Generic[Prompt]):
         return reading
 
     def _answers(self, request: Request, prepared: Prepared[Prompt], done: Finished, prepare: float) -> Answers:
+        rule = request.confidence or self._settings.confidence
         logits = (row for reading in done.readings for row in reading.logits)
         answers: dict[str, Answer] = {}
         for (name, question), row, ids in zip(request.questions.items(), logits, prepared.option_ids, strict=True):
             by_id = dict(zip(ids, probabilities(row), strict=True))
-            answers[name] = answer(question, [by_id[option] for option in question.option_ids], request.confidence)
+            answers[name] = answer(question, [by_id[option] for option in question.option_ids], rule)
         return Answers(
             answers,
             model=self.name,
-            reading=request.reading,
+            reading=self._reading(request.reading),
             input_tokens=prepared.input_tokens,
             cached_tokens=sum(reading.reused for reading in done.readings),
             truncated_tokens=prepared.truncated_tokens,
@@ -150,17 +154,11 @@ class Decider(Generic[Prompt]):
         )
 
 
-def local_files(request: Request) -> Request:
-    """``request`` with media texts that name existing files turned into paths.
+def local_files(sources: Sequence[MediaSource]) -> tuple[MediaSource, ...]:
+    """Media with texts that name existing files turned into paths.
 
     Only for callers in this process: a request from a network must never name a file of this machine.
     """
-
-    def settle(source: MediaSource) -> MediaSource:
-        # Encoded media are far longer than any path.
-        if isinstance(source, str) and len(source) < 4096 and not source.startswith("data:") and Path(source).is_file():
-            return Path(source)
-        return source
-
-    media = {kind: tuple(map(settle, getattr(request, kind))) for kind in ("images", "audio", "videos")}
-    return replace(request, **media)
+    # Encoded media are far longer than any path.
+    names = (isinstance(source, str) and len(source) < 4096 and Path(source).is_file() for source in sources)
+    return tuple(Path(str(source)) if name else source for source, name in zip(sources, names, strict=True))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol
 
 from quaver.engine.job import Prompt, Reading
-from quaver.questions import OverflowRule, ReadingMode, Request
 from quaver.prompts.encoded import Span
+from quaver.questions import OverflowRule, ReadingMode, Request
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
+from tokenizers import Tokenizer
+
 from quaver.decider import clef, split
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
@@ -100,5 +102,5 @@ def _split(
     encoder = load_encoder(info.path, where, resolve_dtype(dtype, where))
     head = load_joint_schema_head(info.path, where)
     budget = SPLIT_CACHE_BYTES if state_cache_bytes is None else state_cache_bytes
-    prompt = SplitPrompt(PromptTokenizer(info.tokenizer_file))
+    prompt = SplitPrompt(Tokenizer.from_file(str(info.tokenizer_file)))
     return split.SplitFamily(info.name, prompt, SplitReader(encoder, head, budget))

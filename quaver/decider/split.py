@@ -10,7 +10,6 @@ from quaver.prompts.encoded import Span
 from quaver.prompts.split import SplitEncoded, SplitPrompt, Text
 from quaver.questions import OverflowRule, ReadingMode, Request
 
-
 LIMITS = Limits(max_length=None)
 READINGS: tuple[ReadingMode, ...] = ("independent",)
 

@@ -1,0 +1,119 @@
+"""``quaver calibrate``: a run of ``quaver eval`` to a calibration file and a table of thresholds."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from quaver.cli.talk import console
+from quaver.errors import BadRequest
+from quaver.questions.calibration import Temperature
+
+if TYPE_CHECKING:
+    from quaver.evaluate.calibrate import Calibrated
+    from quaver.questions.calibration import Isotonic
+
+
+def calibrate(
+    run: Annotated[Path, typer.Argument(help="The run file of quaver eval on records kept for this.")],
+    out: Annotated[Path, typer.Option(help="The calibration file to write.")] = Path("calibration.json"),
+    fold: Annotated[
+        str | None,
+        typer.Option(help="Also write this release with one temperature folded into its head, to --fold-to."),
+    ] = None,
+    fold_to: Annotated[Path | None, typer.Option(help="The new folder that --fold writes.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Fit a calibration on answers to held-out labelled records, and thresholds to abstain by.
+
+    Example: quaver eval held_out.jsonl --out run.jsonl, then quaver calibrate run.jsonl
+    """
+    from quaver.evaluate.calibrate import calibrate as fit
+    from quaver.evaluate.run import read_run
+
+    if (fold is None) != (fold_to is None):
+        raise BadRequest("--fold RELEASE and --fold-to FOLDER go together")
+    found = fit(*read_run(run), single=fold is not None)
+    try:
+        found.calibration.save(out)
+    except OSError as error:
+        raise BadRequest(f"{out} cannot be written: {error}") from error
+    console.print(f"calibration {found.calibration.id} of {found.calibration.model} in {out}", highlight=False)
+    if fold and fold_to:
+        from quaver.evaluate.fold import fold_release
+        from quaver.models.release import find, inspect
+
+        info = inspect(find(fold))
+        name = fold_release(info.path, info.name, found.calibration, fold_to)
+        console.print(f"folded release {name} in {fold_to}", highlight=False)
+    if as_json:
+        typer.echo(json.dumps(_json(found), ensure_ascii=False))
+    else:
+        Console().print(_maps_table(found), _thresholds_table(found))
+
+
+def _maps_table(found: Calibrated) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="What the maps change, on records they were not fitted on")
+    for name in ("questions", "n", "map", "log loss", "calibration error"):
+        table.add_column(name, justify="left" if name in ("questions", "map") else "right")
+    for fit in found.fits:
+        loss, ece = (f"{before:.3f} → {after:.3f}" for before, after in (fit.log_loss, fit.ece))
+        table.add_row(fit.bucket, str(fit.n), _words(fit.map), loss, ece)
+    return table
+
+
+def _thresholds_table(found: Calibrated) -> Table:
+    caption = (
+        "Abstain below the probability given, and in expectation at most the target share of all questions asked gets "
+        "a wrong answer, as long as requests are like these records. Wrong among the answered is what was seen here."
+    )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Thresholds", caption=caption, caption_justify="left")
+    for name in ("questions", "target error", "answer from", "answered", "wrong among them", "95 % interval", "n"):
+        table.add_column(name, justify="left" if name == "questions" else "right")
+    for row in found.thresholds:
+        if math.isinf(row.least):
+            table.add_row(row.kind, f"{row.target:g}", "never", "0 %", "", "", str(row.n))
+            continue
+        interval = f"{row.low:.1%} – {row.high:.1%}"
+        shares = (f"{row.answered:.0%}", f"{row.wrong:.1%}", interval)
+        table.add_row(row.kind, f"{row.target:g}", f"{row.least:.3f}", *shares, str(row.n))
+    return table
+
+
+def _words(map_: Temperature | Isotonic | None) -> str:
+    if map_ is None:
+        return "as they are"
+    return f"temperature {map_.value:.3f}" if isinstance(map_, Temperature) else f"curve of {len(map_.knots)} knots"
+
+
+def _json(found: Calibrated) -> dict[str, Any]:
+    def finite(value: float) -> float | None:
+        return value if math.isfinite(value) else None
+
+    return {
+        "calibration": found.calibration.id,
+        "model": found.calibration.model,
+        "fits": [
+            {"bucket": fit.bucket, "n": fit.n, "map": _words(fit.map), "log_loss": fit.log_loss, "ece": fit.ece}
+            for fit in found.fits
+        ],
+        "thresholds": [
+            {
+                "kind": row.kind,
+                "target": row.target,
+                "answer_from": finite(row.least),
+                "answered": row.answered,
+                "wrong_among_answered": finite(row.wrong),
+                "interval": [row.low, row.high],
+                "n": row.n,
+            }
+            for row in found.thresholds
+        ],
+    }

@@ -1,0 +1,105 @@
+"""``quaver compare``: arms that prove what they ran, or claims judged by their counts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from quaver.cli import options
+from quaver.cli.talk import console
+
+UNPROVEN = 3
+NOT_CARRIED = 4
+
+
+def compare(
+    file: Annotated[
+        Path, typer.Argument(help="A plan (arms, cases, seeds) or a book of claims (counts); YAML or JSON.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of records.jsonl, report.html and report.json; one named like the file.")
+    ] = None,
+    concurrency: Annotated[
+        int, typer.Option(min=1, help="Calls at once; above 1 only where neighbours do not change an answer.")
+    ] = 1,
+    dry_run: Annotated[bool, typer.Option(help="Say what the plan can show, and ask nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Compare arms that prove what they ran, and say which claims the data carry.
+
+    Exit codes: 0 done, 3 an arm was not proven (refused, quarantined, no-op), 4 a claim is not carried or
+    an arm is shown to be worse than the base.
+    """
+    from quaver.evaluate import compare as arms
+    from quaver.evaluate.compare.fields import load
+
+    folder = out or Path(file.stem)
+    content = load(file)
+    if isinstance(content, dict) and "claims" in content:
+        book = arms.read_book(file)
+        judged = arms.judge_claims(book)
+        _write(folder, arms.book_html(book, judged), arms.book_json(book, judged), as_json)
+        raise typer.Exit(0 if all(j.carried for j in judged) else NOT_CARRIED)
+    plan = arms.read_plan(file)
+    for warning in plan.design.warnings():
+        console.print(f"note: {warning}", highlight=False)
+    if dry_run:
+        typer.echo(json.dumps({"order": plan.schedule(), "power": plan.design.table()}, ensure_ascii=False))
+        return
+    result = _run(plan, folder, concurrency)
+    _write(folder, arms.result_html(result), arms.result_json(result), as_json)
+    raise typer.Exit(UNPROVEN if not result.proven else NOT_CARRIED if result.worse else 0)
+
+
+def _run(plan: Any, folder: Path, concurrency: int) -> Any:
+    """Ask everything that the folder's record file does not have yet."""
+    from quaver.evaluate import compare as arms
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    deciders = {arm.url: options.load(arm.url) for arm in plan.arms if arm.server == "local"}
+    try:
+        servers = {
+            arm.name: arms.LocalServer(deciders[arm.url], plan.endpoint)
+            if arm.server == "local"
+            else arms.connect(arm, plan.endpoint)
+            for arm in plan.arms
+        }
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task("asking", total=None)
+            book = arms.run(
+                plan,
+                servers,
+                folder / "records.jsonl",
+                concurrency=concurrency,
+                on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+    finally:
+        for decider in deciders.values():
+            decider.close()
+    return arms.judge(plan, book)
+
+
+def _write(folder: Path, page: str, report: dict[str, Any], as_json: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "report.html").write_text(page, encoding="utf-8")
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    (folder / "report.json").write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(text)
+        return
+    for title, key in (("The data carry", "carried"), ("The data do not carry", "not_carried")):
+        console.print(f"{title}:", style="bold")
+        for sentence in _sentences(report, key):
+            console.print(f"  {sentence}", markup=False, highlight=False)
+    console.print(f"{folder / 'report.html'}", highlight=False)
+
+
+def _sentences(report: dict[str, Any], key: str) -> list[str]:
+    if "claims" not in report:
+        return list(report[key])
+    said = [f"{c['says']} ({c['verdict']}: {c['why']})" for c in report["claims"] if c["carried"] == (key == "carried")]
+    return said + ([report["new_cases"]] if key == "not_carried" and report["new_cases"] else [])

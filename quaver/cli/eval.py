@@ -1,0 +1,199 @@
+"""``quaver eval``: labelled records against anything that decides."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from quaver.cli import options
+from quaver.cli.questions import FILE_HELP, from_file
+from quaver.cli.talk import console
+from quaver.errors import BadRequest
+
+if TYPE_CHECKING:
+    from quaver.evaluate.answerer import Answerer
+    from quaver.evaluate.records import Record
+    from quaver.evaluate.report.gates import Verdict
+    from quaver.evaluate.report.summary import Summary
+    from quaver.evaluate.run import Manifest, Settings
+
+GATE_FAILED = 3
+
+
+class Dialect(StrEnum):
+    systemone = "systemone"
+    decisions = "decisions"
+
+
+class Baseline(StrEnum):
+    uniform = "uniform"
+    prior = "prior"
+
+
+def evaluate(
+    records: Annotated[str, typer.Argument(help="A .jsonl or .csv file, or module:function.", metavar="RECORDS")],
+    questions: Annotated[
+        Path | None, typer.Option("--questions", "-q", help=f"For records without questions. {FILE_HELP}")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many records.")] = None,
+    model: options.ModelOption = "embedded",
+    device: options.DeviceOption = options.Device.auto,
+    dtype: options.DtypeOption = options.Dtype.auto,
+    reading: options.ReadingOption = options.Reading.auto,
+    url: Annotated[str | None, typer.Option(help="Ask the server at this address instead of a model here.")] = None,
+    dialect: Annotated[Dialect, typer.Option(help="What the server speaks.")] = Dialect.systemone,
+    api_key: Annotated[str | None, typer.Option(envvar="QUAVER_API_KEY", help="The server's key.")] = None,
+    served_model: Annotated[str | None, typer.Option(help="Name of the model to ask the server for.")] = None,
+    baseline: Annotated[
+        Baseline | None, typer.Option(help="Ask a constant guess instead: even, or the share of each label.")
+    ] = None,
+    expect_model: Annotated[
+        str | None, typer.Option(help="Stop unless the answers say that they come from this model.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The run file: appended to, and resumed when it is there.")] = Path(
+        "eval.jsonl"
+    ),
+    concurrency: Annotated[int, typer.Option(min=1, help="Records asked at once.")] = 8,
+    retries: Annotated[int, typer.Option(min=0, help="Further attempts after a passing failure.")] = 3,
+    coherence: Annotated[
+        int, typer.Option(min=0, help="Ask also for negations, other orders and wordings of so many records.")
+    ] = 0,
+    risk: Annotated[float, typer.Option(min=0, max=1, help="The error at which coverage is told.")] = 0.05,
+    html: Annotated[Path | None, typer.Option(help="Write a page with plots and the worst cases.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the gates as JUnit XML.")] = None,
+    fail_under: Annotated[
+        list[str] | None,
+        typer.Option(help="Gate: the interval's lower end must reach this, as accuracy=0.9 or noul:auroc=0.8."),
+    ] = None,
+    fail_over: Annotated[
+        list[str] | None, typer.Option(help="Gate: the interval's upper end must not pass this, as ece=0.05.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Measure how good, how calibrated and how coherent the answers to labelled records are.
+
+    Exit codes: 0 done and every gate passed, 1 something failed, 2 wrong usage, 3 a gate failed.
+
+    Example: quaver eval tickets.jsonl --html report.html --fail-under accuracy=0.9
+    """
+    from quaver.evaluate.coherence import variants
+    from quaver.evaluate.records import read_records
+    from quaver.evaluate.report.gates import judge, parse_gates
+    from quaver.evaluate.report.summary import summarise
+    from quaver.evaluate.run import Settings, read_run
+
+    gates = parse_gates(fail_under or [], fail_over or [])
+    rows = read_records(records, from_file(questions) if questions else None, limit)
+    with console.status("preparing", spinner="dots"):
+        if baseline:
+            opened, target, noted = _baseline(baseline, rows)
+        elif url:
+            opened, target, noted = _server(url, dialect, api_key, served_model)
+        else:
+            opened, target, noted = _model(model, device=device, dtype=dtype, reading=reading)
+    manifest = _manifest(records, rows, coherence, target, noted)
+    with opened as answerer:
+        _run(
+            [*rows, *variants(rows[:coherence])], answerer, out, manifest, Settings(concurrency, retries, expect_model)
+        )
+    summary = summarise(*read_run(out), risk)
+    verdicts = judge(gates, summary)
+    _write(summary, verdicts, html, junit)
+    _print(summary, verdicts, as_json)
+    if not all(verdict.passed for verdict in verdicts):
+        raise typer.Exit(GATE_FAILED)
+
+
+Target = tuple[AbstractContextManager["Answerer"], dict[str, Any], dict[str, Any]]
+
+
+def _baseline(baseline: Baseline, rows: Sequence[Record]) -> Target:
+    from quaver.evaluate.answerer import Prior
+
+    return nullcontext(Prior(rows if baseline is Baseline.prior else ())), {"baseline": baseline.value}, {}
+
+
+def _server(url: str, dialect: Dialect, api_key: str | None, model: str | None) -> Target:
+    from quaver.client import Client
+    from quaver.evaluate.decisions import DecisionsTransport
+
+    transport = DecisionsTransport() if dialect is Dialect.decisions else None
+    client = Client(url, api_key=api_key, model=model, timeout=600.0, retries=0, transport=transport)
+    target = {"url": url, "dialect": dialect.value, "asked_for": model, "serves": client.models()}
+    return client, target, {}
+
+
+def _model(model: str, **settings: Any) -> Target:
+    decider = options.load(model, **settings)
+    target = {"model": decider.name, **{name: value.value for name, value in settings.items()}}
+    return decider, target, {"limits": str(decider.limits), "torch": version("torch")}
+
+
+def _manifest(
+    source: str, rows: Sequence[Record], coherence: int, target: dict[str, Any], noted: dict[str, Any]
+) -> Manifest:
+    from quaver.evaluate.records import digest
+    from quaver.evaluate.run import Manifest
+
+    data = {"records": len(rows), "sha256": digest(rows), "coherence": coherence}
+    machine = {"quaver": version("quaver"), "python": platform.python_version(), "machine": platform.platform()}
+    begun = datetime.now(UTC).isoformat(timespec="seconds")
+    return Manifest({"data": data, "target": target}, {"source": source, "begun": begun, **machine, **noted})
+
+
+def _run(rows: Sequence[Record], answerer: Answerer, out: Path, manifest: Manifest, settings: Settings) -> None:
+    from quaver.evaluate.run import run
+
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*shown, console=console) as progress:
+        task = progress.add_task("answering", total=len(rows))
+        run(rows, answerer, out, manifest, settings, lambda done: progress.update(task, completed=done))
+
+
+def _write(summary: Summary, verdicts: Sequence[Verdict], html: Path | None, junit: Path | None) -> None:
+    from quaver.evaluate.report.gates import junit as junit_xml
+
+    try:
+        if html:
+            from quaver.evaluate.report.page import page
+
+            html.write_text(page(summary, verdicts), encoding="utf-8")
+        if junit:
+            junit.write_text(junit_xml(verdicts, summary), encoding="utf-8")
+    except OSError as error:
+        raise BadRequest(f"the report cannot be written: {error}") from error
+
+
+def _print(summary: Summary, verdicts: Sequence[Verdict], as_json: bool) -> None:
+    for warning in summary.warnings:
+        console.print("warning:", style="yellow", end=" ")
+        console.print(warning, markup=False, highlight=False)
+    for verdict in verdicts:
+        console.print("passed" if verdict.passed else "failed", style="green" if verdict.passed else "red", end=" ")
+        console.print(verdict.words, markup=False, highlight=False)
+    if as_json:
+        gates = [{"gate": str(v.gate), "passed": v.passed, "words": v.words} for v in verdicts]
+        typer.echo(json.dumps({**summary.to_json(), "gates": gates}, ensure_ascii=False))
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("", "metric", "value", "95 % interval", "n", "noise floor"):
+        table.add_column(name, justify="left" if name in ("", "metric") else "right")
+    for group in summary.groups:
+        for i, m in enumerate(group.metrics):
+            interval, noise = f"{m.low:.3f} – {m.high:.3f}", "" if m.floor is None else f"{m.floor:.3f}"
+            table.add_row(group.name if i == 0 else "", m.name, f"{m.value:.3f}", interval, str(m.n), noise)
+        table.add_section()
+    Console().print(table)
