@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 from torch import Tensor
@@ -42,25 +41,22 @@ def head_input(head: JointSchemaHead, encoded: Encoded, hidden: Tensor, embeddin
     """The head's rows for one prompt: ``hidden`` [L, d] of it and the output embeddings [vocabulary, d]."""
     dtype, device = head.hidden_norm.weight.dtype, hidden.device
     rows = head.normalise(hidden.to(dtype))
-    counts = [len(question.option_spans) for question in encoded.questions]
-    spans = torch.tensor(
-        [question.span for question in encoded.questions]
-        + list(chain.from_iterable(question.option_spans for question in encoded.questions)),
-        device=device,
-    )
-    question, context = span_means(rows, spans).split_with_sizes([len(counts), sum(counts)])
-    option_spans = spans[len(counts) :]
-    # Options lie close together at the end, so their stretch of the prompt is looked up in one gather.
-    first, last = encoded.questions[0].option_spans[0][0], encoded.questions[-1].option_spans[-1][1]
-    options = torch.tensor(encoded.ids[first:last], device=device)
+    question_spans = [question.span for question in encoded.questions]
+    option_spans = [span for question in encoded.questions for span in question.option_spans]
+    spans = torch.tensor(question_spans + option_spans)
+    question, context = span_means(rows, spans.to(device)).split_with_sizes([len(question_spans), len(option_spans)])
+    # Options lie close together, so their stretch of the prompt is looked up in one gather.
+    first, last = int(spans[len(question_spans) :].min()), int(spans[len(question_spans) :].max())
+    stretch = embeddings[torch.tensor(encoded.ids[first:last], device=device)].to(dtype)
+    counts = torch.tensor([len(question.option_spans) for question in encoded.questions])
     summary = rows[-1]
     return HeadInput(
         memory=head.project_memory(rows),
         question=question,
         context=context,
-        lexical=span_means(embeddings[options].to(dtype), option_spans - first),
+        lexical=span_means(stretch, (spans[len(question_spans) :] - first).to(device)),
         summary=summary,
         anchor=question + summary,
         types=torch.tensor([TYPES[question.type] for question in encoded.questions], device=device),
-        owner=torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts)).to(device),
+        owner=torch.repeat_interleave(torch.arange(len(counts)), counts).to(device),
     )

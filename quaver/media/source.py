@@ -41,11 +41,11 @@ def _decode(text: str, most: int) -> bytes:
             f"{scheme.group()} addresses are not fetched; send the file itself, "
             "as data:<type>;base64,<data> or raw base64"
         )
-    payload = text[header.end() :] if header else text
+    payload = "".join((text[header.end() :] if header else text).split())
     # Four characters carry three bytes; refuse before decoding what cannot fit.
     _check_size(len(payload) * 3 // 4 - 2, most)
     try:
-        return base64.b64decode("".join(payload.split()), validate=True)
+        return base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError) as error:
         raise BadMedia(
             f"media text is not valid base64 ({error}); within the same process a file is given as a Path"
