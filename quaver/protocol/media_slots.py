@@ -72,12 +72,12 @@ def claim_assets(
 ) -> Callable[[Json], Json]:
     """Put every asset into ``media``; returns the function that puts markers for placeholders into a text.
 
-    BadRequest when an asset stands in none of ``texts``, or attachments and assets do not match one to one.
+    BadMedia when an asset stands in none of ``texts``, or attachments and assets do not match one to one.
     """
     markers: dict[str, str] = {}
     for name, asset in assets.items():
         if not name or not any(_mentions(text, name) for text in texts):
-            raise BadRequest(
+            raise BadMedia(
                 f"asset {excerpt(name)} is not referenced; write its name into the state, instructions or criteria",
                 ("assets", name),
             )

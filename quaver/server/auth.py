@@ -17,7 +17,8 @@ async def require_key(request: Request) -> None:
     given = _given(request)
     if given is None:
         raise HTTPException(403, "an API key is required: send Authorization: Bearer KEY or X-API-Key: KEY")
-    if not compare_digest(given.encode(), key.encode()):
+    # Header text is the bytes that came, read as Latin-1.
+    if not compare_digest(given.encode("latin-1"), key.encode()):
         raise HTTPException(401, "the API key is not valid", {"www-authenticate": "Bearer"})
 
 

@@ -39,14 +39,15 @@ class FakeDecider:
         self.ready = True
         self.requests: list[Request] = []
         self.dropped = 0
-        self._gate, self._error, self._early, self._truncated = gate, error, early, truncated_tokens
+        self.error = error
+        self._gate, self._early, self._truncated = gate, early, truncated_tokens
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="fake-decider")
 
     def submit(self, request: Request) -> Future[Answers]:
         if not self.ready:
             raise Unavailable("the fake decider is closed")
-        if self._error and self._early:
-            raise self._error
+        if self.error and self._early:
+            raise self.error
         self.requests.append(request)
         future: Future[Answers] = Future()
         future.add_done_callback(self._count_dropped)
@@ -86,8 +87,8 @@ class FakeDecider:
             self._gate.wait()
         if not future.set_running_or_notify_cancel():
             return
-        if self._error:
-            future.set_exception(self._error)
+        if self.error:
+            future.set_exception(self.error)
             return
         rule = request.confidence or "typesafe"
         answers = {name: answer(q, _probabilities(request, q), rule) for name, q in request.questions.items()}

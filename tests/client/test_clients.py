@@ -1,0 +1,231 @@
+"""Both clients against the real app over a fake decider, and the pure halves against what other servers send."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from quaver.client import AsyncClient, Client
+from quaver.client.build import build_body, parse_answers, parse_models
+from quaver.errors import (
+    BadMedia,
+    BadQuestion,
+    BadRequest,
+    Overloaded,
+    QuaverError,
+    ServerError,
+    TooLong,
+    Unavailable,
+    UnknownModel,
+)
+from quaver.questions import Choice, ChoiceAnswer, Noul, NoulAnswer, Request, Score, ScoreAnswer
+from quaver.server import ServerConfig, create_app
+from quaver.testing import FakeDecider
+
+QUESTIONS = {
+    "refund": Noul("Refund?", {"true": "asks to be repaid"}),
+    "queue": Choice("Where?", {"tech": "bugs", "billing": None}),
+    "heat": Score("How angry?", ["calm", None, {"word": "furious"}]),
+}
+
+
+def asynchronous(decider: FakeDecider, config: ServerConfig | None = None, **options: Any) -> AsyncClient:
+    transport = httpx.ASGITransport(create_app(decider, config))
+    return AsyncClient("http://quaver", transport=transport, **options)
+
+
+def replying(*responses: httpx.Response | Exception, **options: Any) -> tuple[Client, list[httpx.Request]]:
+    """A client of a server that gives these responses in turn, and what it was sent."""
+    sent: list[httpx.Request] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        sent.append(request)
+        response = responses[len(sent) - 1]
+        if isinstance(response, Exception):
+            raise response
+        return response
+
+    return Client("http://elsewhere", transport=httpx.MockTransport(handle), **options), sent
+
+
+GOOD = {
+    "model": "m",
+    "answers": {"q": {"type": "noul", "noul": 0.25}},
+    "usage": {"input_tokens": 3, "output_tokens": 0},
+}
+ASK = {"q": Noul("?")}
+
+
+def test_answers_equal_the_decider_s_own() -> None:
+    decider = FakeDecider(truncated_tokens=4)
+    own = decider.decide({"a": 1}, QUESTIONS)
+    far = asyncio.run(asynchronous(decider).decide({"a": 1}, QUESTIONS))
+    assert dict(far) == dict(own)
+    assert list(far) == list(QUESTIONS)
+    assert (far.model, far.reading, far.truncated_tokens) == (own.model, own.reading, 4)
+    assert far.input_tokens == own.input_tokens > 0
+    assert [type(answer) for answer in far.values()] == [NoulAnswer, ChoiceAnswer, ScoreAnswer]
+    assert far["heat"].levels == ("calm", None, {"word": "furious"})
+
+
+def test_how_a_request_is_read_travels_along() -> None:
+    decider = FakeDecider()
+    request = Request("x", ASK, reading="joint", on_overflow="refuse", confidence="max")
+    assert asyncio.run(asynchronous(decider).ask(request)).reading == "joint"
+    assert decider.requests[-1] == request
+
+
+def test_media_travel_as_data_urls(tmp_path: Path) -> None:
+    file = tmp_path / "a.jpg"
+    file.write_bytes(b"jpeg")
+    body = build_body(Request("x", ASK, (b"png", file, "AAAA"), (b"wav",), (Path(file),)), None)
+    assert body["images"] == [url("image/png", b"png"), url("image/jpeg", b"jpeg"), "AAAA"]
+    assert (body["audio"], body["videos"]) == ([url("audio/wav", b"wav")], [url("image/jpeg", b"jpeg")])
+
+
+def url(kind: str, data: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+
+
+def test_media_that_cannot_travel(tmp_path: Path) -> None:
+    with pytest.raises(BadMedia, match="cannot be read"):
+        build_body(Request("x", ASK, (tmp_path / "none.png",)), None)
+    with pytest.raises(BadMedia, match="got object"):
+        build_body(Request("x", ASK, (object(),)), None)
+
+
+def test_only_what_was_set_is_sent() -> None:
+    assert build_body(Request("x", {"q": Noul()}), None) == {"state": "x", "questions": {"q": {"type": "noul"}}}
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (BadQuestion("b", ("questions", "q")), BadQuestion),
+        (BadMedia("m"), BadMedia),
+        (TooLong("t"), TooLong),
+        (BadRequest("r", ("state",)), BadRequest),
+        (Overloaded("o", 0.01), Overloaded),
+        (Unavailable("u"), Unavailable),
+        (QuaverError("q"), ServerError),
+        (RuntimeError("x"), ServerError),
+    ],
+)
+def test_errors_come_back_as_what_they_were(error: Exception, raised: type[QuaverError]) -> None:
+    client = asynchronous(FakeDecider(error=error), retries=0)
+    with pytest.raises(raised) as caught:
+        asyncio.run(client.decide("x", ASK))
+    assert type(caught.value) is raised
+    if isinstance(error, BadRequest) and error.where:
+        assert caught.value.where == error.where
+    if not isinstance(error, RuntimeError):
+        assert str(caught.value) == str(error)
+    if isinstance(error, Overloaded):
+        assert caught.value.retry_after == pytest.approx(0.01)
+
+
+def test_keys_and_models() -> None:
+    config = ServerConfig(api_key="k")
+    assert "jev-latest" in asyncio.run(asynchronous(FakeDecider(), config, api_key="k").models())
+    with pytest.raises(ServerError, match="not valid") as caught:
+        asyncio.run(asynchronous(FakeDecider(), config, api_key="wrong").models())
+    assert caught.value.status == 401
+    with pytest.raises(UnknownModel, match="Known models"):
+        asyncio.run(asynchronous(FakeDecider(), model="other").decide("x", ASK))
+
+
+def test_the_synchronous_client() -> None:
+    client, sent = replying(
+        httpx.Response(200, json=GOOD), httpx.Response(200, json={"data": [{"id": "m"}]}), api_key="k"
+    )
+    with client:
+        answers = client.decide("x", ASK)
+        assert client.models() == ["m"]
+    assert answers["q"] == NoulAnswer(0.25)
+    assert (answers.reading, answers.cached_tokens) == ("independent", 0)
+    assert [request.url.path for request in sent] == ["/v1/systemone", "/v1/models"]
+    assert {request.headers["authorization"] for request in sent} == {"Bearer k"}
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_load_is_waited_out(status: int) -> None:
+    busy = httpx.Response(status, headers={"retry-after-ms": "1"}, json={"detail": {"message": "busy"}})
+    client, sent = replying(busy, busy, httpx.Response(200, json=GOOD))
+    assert client.decide("x", ASK)["q"] == NoulAnswer(0.25)
+    assert len(sent) == 3
+    client, sent = replying(busy, busy, busy)
+    with pytest.raises(Overloaded if status == 429 else Unavailable, match="busy"):
+        client.decide("x", ASK)
+    assert len(sent) == 3
+
+
+def test_the_asynchronous_client_waits_too() -> None:
+    decider = FakeDecider(error=Overloaded("full", 0.001))
+    client = asynchronous(decider, retries=10_000)
+
+    async def recover() -> None:
+        asking = asyncio.create_task(client.decide("x", ASK))
+        await asyncio.sleep(0.002)
+        decider.error = None
+        await asking
+
+    asyncio.run(recover())
+
+
+def test_other_errors_are_not_tried_again() -> None:
+    client, sent = replying(httpx.Response(400, json={"detail": "no"}))
+    with pytest.raises(BadRequest, match="no"):
+        client.decide("x", ASK)
+    assert len(sent) == 1
+
+
+def test_no_server() -> None:
+    client, _ = replying(httpx.ConnectError("refused"))
+    with pytest.raises(Unavailable, match="no answer from http://elsewhere"):
+        client.decide("x", ASK)
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        (httpx.Response(500, text="oops"), "oops"),
+        (httpx.Response(502, json=["x"]), '["x"]'),
+        (httpx.Response(200, text="<html>"), "not a JSON object"),
+        (httpx.Response(200, json={"answers": {}}), "not a System One reply"),
+        (httpx.Response(200, json={**GOOD, "answers": {"other": {}}}), "not a System One reply"),
+        (httpx.Response(200, json={**GOOD, "answers": []}), "not a System One reply"),
+    ],
+)
+def test_replies_that_are_none(response: httpx.Response, message: str) -> None:
+    with pytest.raises(ServerError) as caught:
+        parse_answers(response, ASK)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"error": "text"}, "text"),
+        ({"error": {"message": "inner"}}, "inner"),
+        ({"detail": "plain"}, "plain"),
+        ({"detail": {"message": "object"}}, "object"),
+        ({"detail": [{"loc": ["body", "state"], "msg": "listed"}]}, "listed"),
+        ({"other": 1}, '{"other":1}'),
+    ],
+)
+def test_messages_in_every_shape(body: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_models(httpx.Response(422, json=body))
+    assert str(caught.value) == message
+
+
+def test_imports_without_torch_or_a_server() -> None:
+    code = "import sys, quaver.client; assert not {'torch', 'transformers', 'fastapi', 'uvicorn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,24 @@
+"""Schemathesis against the served OpenAPI document: what it promises, and never a 5xx."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+BIN = Path(sys.executable).parent
+
+
+def test_schemathesis_finds_nothing_in_two_thousand_cases(open_server, tmp_path: Path) -> None:
+    """All checks but one: that every body the schema allows is answered, because a schema cannot say that an
+    asset's placeholder stands in the text or that base64 holds an image."""
+    command = [BIN / "schemathesis", "run", f"{open_server.url}/openapi.json", "--phases", "coverage,fuzzing"]
+    options = ["--checks", "all", "--exclude-checks", "positive_data_acceptance", "-n", "100", "--seed", "1"]
+    done = subprocess.run(
+        [*command, *options, "--continue-on-failure", "--no-color"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr
+    found = re.search(r"([\d,]+) generated, ([\d,]+) passed", done.stdout)
+    assert found, done.stdout
+    generated, passed = (int(number.replace(",", "")) for number in found.groups())
+    assert generated >= 2000
+    assert passed == generated
