@@ -1,0 +1,168 @@
+"""The split read: state and schema are encoded apart, kept by content, and joined by the head.
+
+Works on token windows; knows no wording and no JSON. Both sides depend on their own tokens alone,
+so a known state costs only its questions and a known schema costs only the state. One thread at a
+time may read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from quaver.engine.job import Reading
+from quaver.heads.joint_schema import HeadInput, JointSchemaHead
+from quaver.models.encoder import Encoder
+from quaver.prompts.split import SplitEncoded, Text
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows:
+    """What is kept of a question or an option: mean rows over all its tokens."""
+
+    pooled: Tensor  # [hidden], raw
+    normal: Tensor  # [hidden], normalised by the head
+
+    @property
+    def size(self) -> int:
+        return self.pooled.nbytes + self.normal.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class StateRows:
+    """What is kept of a state: its mean rows and the head's memory of every token."""
+
+    text: TextRows
+    memory: Tensor  # [tokens, width]
+
+    @property
+    def size(self) -> int:
+        return self.text.size + self.memory.nbytes
+
+
+class Sized(Protocol):
+    """Has a size in bytes."""
+
+    @property
+    def size(self) -> int: ...
+
+
+Kept = TypeVar("Kept", bound=Sized)
+
+
+class Cache(Generic[Kept]):
+    """Least recently used entries by content, within ``budget`` bytes; an entry over the budget is not kept.
+
+    The key counts too: 8 bytes per token id.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.used = 0
+        self._entries: OrderedDict[Text, Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, text: Text) -> Kept | None:
+        """The entry, which becomes the most recently used one."""
+        if text in self._entries:
+            self._entries.move_to_end(text)
+        return self._entries.get(text)
+
+    def put(self, text: Text, entry: Kept) -> None:
+        """Keeps ``entry`` and drops the oldest ones until all fit."""
+        cost = _cost(text, entry)
+        if text in self._entries or cost > self.budget:
+            return
+        self._entries[text] = entry
+        self.used += cost
+        while self.used > self.budget:
+            self.used -= _cost(*self._entries.popitem(last=False))
+
+
+def _cost(text: Text, entry: Sized) -> int:
+    return entry.size + 8 * tokens(text)
+
+
+def tokens(text: Text) -> int:
+    """Tokens of all windows."""
+    return sum(map(len, text))
+
+
+class SplitReader:
+    """Reads questions about states with one encoder and one head, three quarters of the cache for states.
+
+    ``temperatures`` divide the logits of noul, choice and score questions.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        head: JointSchemaHead,
+        cache_bytes: int = 256 << 20,
+        temperatures: Sequence[float] = (1.0, 1.0, 1.0),
+    ) -> None:
+        self.encoder = encoder
+        self.head = head
+        self.temperatures = torch.tensor(temperatures)
+        self.cache_bytes = cache_bytes
+        self.states: Cache[StateRows] = Cache(cache_bytes * 3 // 4)
+        self.schemas: Cache[TextRows] = Cache(cache_bytes // 4)
+
+    @torch.inference_mode()
+    def read(self, encoded: SplitEncoded) -> Reading:
+        """Logits of every question, options in request order."""
+        schema = [text for question in encoded.questions for text in (question.text, *question.options)]
+        state, known, computed = self._rows(encoded.state, schema)
+        logits = self.head(self._input(encoded, state, known), alone=True).cpu()
+        types = torch.tensor([question.type for question in encoded.questions for _ in question.options])
+        sizes = [len(question.options) for question in encoded.questions]
+        each = (logits / self.temperatures[types]).split(sizes)
+        return Reading(tuple(each), computed, reused=encoded.tokens - computed)
+
+    def _rows(self, state: Text, schema: Sequence[Text]) -> tuple[StateRows, dict[Text, TextRows], int]:
+        """The rows of the state and of all schema texts; what no cache holds is encoded in one go, and its tokens
+        are counted."""
+        kept = self.states.get(state)
+        known: dict[Text, TextRows] = {}
+        wanted: list[Text] = []
+        for text in dict.fromkeys(schema):
+            found = self.schemas.get(text)
+            if found is None:
+                wanted.append(text)
+            else:
+                known[text] = found
+        new = wanted if kept else [state, *wanted]
+        hidden = iter(self.encoder([window for text in new for window in text]))
+        rows = [torch.cat([next(hidden) for _ in text]) for text in new]
+        if kept is None:
+            normal = self.head.normalise(rows[0])
+            kept = StateRows(TextRows(rows[0].mean(0), normal.mean(0)), self.head.project_memory(normal))
+            self.states.put(state, kept)
+            rows = rows[1:]
+        for text, row in zip(wanted, rows, strict=True):
+            known[text] = TextRows(row.mean(0), self.head.normalise(row).mean(0))
+            self.schemas.put(text, known[text])
+        return kept, known, sum(map(tokens, new))
+
+    def _input(self, encoded: SplitEncoded, state: StateRows, known: dict[Text, TextRows]) -> HeadInput:
+        """The head's rows: here the anchor of every prior is the state itself."""
+        questions = encoded.questions
+        options = [known[text] for question in questions for text in question.options]
+        sizes = torch.tensor([len(question.options) for question in questions])
+        return HeadInput(
+            memory=state.memory,
+            question=torch.stack([known[question.text].normal for question in questions]),
+            context=torch.stack([option.normal for option in options]),
+            lexical=torch.stack([option.pooled for option in options]),
+            summary=state.text.normal,
+            anchor=state.text.pooled.expand(len(questions), -1),
+            types=torch.tensor([question.type for question in questions], device=state.memory.device),
+            owner=torch.repeat_interleave(torch.arange(len(questions)), sizes).to(state.memory.device),
+        )

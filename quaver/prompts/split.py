@@ -1,0 +1,145 @@
+"""Words a request for the split read: state, questions and options apart, each as token windows.
+
+A small encoder has few positions, so no text is ever cut: one longer than a window goes into
+several. The wording is fixed, because the release's head was trained on it.
+
+=========  ==========================================================================
+state      the text itself; other JSON values compact, keys sorted
+question   its instructions
+noul       ``<instructions> yes: <description>`` and ``<instructions> no: <description>``
+choice     ``topic: <id>: <description>``, the wording at which the encoder's own cosine
+           is best; a description that starts with the id replaces it
+score      ``<instructions> level 2 of 5: <description>``
+=========  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tokenizers import Tokenizer
+
+from quaver.errors import BadRelease, BadRequest
+from quaver.questions import Choice, Json, Noul, Question, Score
+
+#: Token ids of one window, special tokens included.
+Window = tuple[int, ...]
+#: One text: its windows, at least one.
+Text = tuple[Window, ...]
+
+TYPES = {"noul": 0, "choice": 1, "score": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class SplitQuestion:
+    """``type`` is the head's: noul 0, choice 1, score 2. Options are in request order."""
+
+    type: int
+    text: Text
+    options: tuple[Text, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEncoded:
+    """One request for the split read."""
+
+    state: Text
+    questions: tuple[SplitQuestion, ...]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the state and of every question and option."""
+        schema = [text for question in self.questions for text in (question.text, *question.options)]
+        return sum(len(window) for text in (self.state, *schema) for window in text)
+
+
+class SplitPrompt:
+    """Encodes requests with the release's tokenizer; windows hold at most ``window`` tokens.
+
+    Everything in a request is plain text: ``[SEP]`` inside a state is something that somebody wrote.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, window: int = 256) -> None:
+        self.start, self.end = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+        if self.start is None or self.end is None:
+            raise BadRelease("the tokenizer has no [CLS] and [SEP]; the split read needs that of a BERT encoder")
+        # The packaged settings may cut and pad; the copy is ours to change.
+        self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        self.tokenizer.encode_special_tokens = True
+        self.window = window
+
+    def encode(self, state: Json, questions: Sequence[Question]) -> SplitEncoded:
+        """All texts of one request. Raises BadRequest for text that is not valid Unicode."""
+        words = [render(state)]
+        for question in questions:
+            words += [render(question.instructions), *option_texts(question)]
+        texts = iter(self.texts(words))
+        read = next(texts)
+        return SplitEncoded(
+            read,
+            tuple(
+                SplitQuestion(TYPES[question.type], next(texts), tuple(next(texts) for _ in question.option_ids))
+                for question in questions
+            ),
+        )
+
+    def texts(self, words: Sequence[str]) -> list[Text]:
+        """Each text as token windows, at least one, none cut."""
+        step = self.window - 2
+        try:
+            encodings = self.tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
+        except TypeError as error:  # what tokenizers says of half a surrogate pair
+            raise BadRequest("a text holds half of a surrogate pair; send valid Unicode") from error
+        return [
+            tuple((self.start, *ids[at : at + step], self.end) for at in range(0, max(len(ids), 1), step))
+            for ids in (encoding.ids for encoding in encodings)
+        ]
+
+
+def option_texts(question: Question) -> list[str]:
+    """The words of each option, in request order."""
+    asked = render(question.instructions)
+    match question:
+        case Noul():
+            said = question.criteria or {}
+            return [_join(asked, _described(word, said.get(side))) for side, word in (("true", "yes"), ("false", "no"))]
+        case Choice():
+            assert isinstance(question.criteria, Mapping), "Choice settles its criteria into a mapping"
+            return [f"topic: {_described(name, about)}" for name, about in question.criteria.items()]
+        case Score():
+            levels = question.criteria
+            return [
+                _join(asked, _described(f"level {i} of {len(levels)}", level))
+                for i, level in enumerate(levels, start=1)
+            ]
+
+
+def render(value: Json) -> str:
+    """A value as the encoder reads it: text as it is, None empty, other JSON compact with sorted keys."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _described(name: str, about: Json) -> str:
+    words = render(about)
+    if not words:
+        return name
+    return words if words.lower().startswith(name.lower()) else f"{name}: {words}"
+
+
+def _join(*parts: str) -> str:
+    return " ".join(part for part in parts if part)
+
+
+def _plain(value: Json) -> Json:
+    """``value`` with read-only mappings and tuples as the dicts and lists that JSON knows."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,1 @@
+"""Builds ``quaver-mini``: data, training, calibration, held-out quality. Needs the ``train`` extra."""
