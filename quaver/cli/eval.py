@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.metadata import version
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -106,9 +107,8 @@ def evaluate(
             opened, target, noted = _model(model, device=device, dtype=dtype, reading=reading)
     manifest = _manifest(records, rows, coherence, target, noted)
     with opened as answerer:
-        _run(
-            [*rows, *variants(rows[:coherence])], answerer, out, manifest, Settings(concurrency, retries, expect_model)
-        )
+        asked = [*rows, *variants(rows[:coherence])]
+        _run(asked, answerer, out, manifest, Settings(concurrency, retries, expect_model))
     summary = summarise(*read_run(out), risk)
     verdicts = judge(gates, summary)
     _write(summary, verdicts, html, junit)
@@ -132,8 +132,11 @@ def _server(url: str, dialect: Dialect, api_key: str | None, model: str | None) 
 
     transport = DecisionsTransport() if dialect is Dialect.decisions else None
     client = Client(url, api_key=api_key, model=model, timeout=600.0, retries=0, transport=transport)
-    target = {"url": url, "dialect": dialect.value, "asked_for": model, "serves": client.models()}
-    return client, target, {}
+    try:
+        serves = client.models()
+    except BadRequest:  # not every server has a list
+        serves = []
+    return client, {"url": url, "dialect": dialect.value, "asked_for": model, "serves": serves}, {}
 
 
 def _model(model: str, **settings: Any) -> Target:
@@ -193,7 +196,8 @@ def _print(summary: Summary, verdicts: Sequence[Verdict], as_json: bool) -> None
         table.add_column(name, justify="left" if name in ("", "metric") else "right")
     for group in summary.groups:
         for i, m in enumerate(group.metrics):
-            interval, noise = f"{m.low:.3f} – {m.high:.3f}", "" if m.floor is None else f"{m.floor:.3f}"
-            table.add_row(group.name if i == 0 else "", m.name, f"{m.value:.3f}", interval, str(m.n), noise)
+            numbers = (m.value, m.low, m.high, m.floor)
+            value, low, high, noise = ("" if x is None or isnan(x) else f"{x:.3f}" for x in numbers)
+            table.add_row(group.name if i == 0 else "", m.name, value, f"{low} – {high}", str(m.n), noise)
         table.add_section()
     Console().print(table)

@@ -1,0 +1,1 @@
+"""Load: how fast a decision server answers, and what it does when it is asked too much."""
