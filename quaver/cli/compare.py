@@ -45,8 +45,8 @@ def compare(
         _write(folder, arms.book_html(book, judged), arms.book_json(book, judged), as_json)
         raise typer.Exit(0 if all(j.carried for j in judged) else NOT_CARRIED)
     plan = arms.read_plan(file)
-    for warning in plan.design.warnings():
-        console.print(f"note: {warning}", highlight=False)
+    for sentence in (*plan.design.sentences(), *plan.design.warnings()):
+        console.print(f"note: {sentence}", highlight=False)
     if dry_run:
         typer.echo(json.dumps({"order": plan.schedule(), "power": plan.design.table()}, ensure_ascii=False))
         return
@@ -60,7 +60,7 @@ def _run(plan: Any, folder: Path, concurrency: int) -> Any:
     from quaver.evaluate import compare as arms
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    deciders = {arm.url: options.load(arm.url) for arm in plan.arms if arm.server == "local"}
+    deciders = {url: options.load(url) for url in {arm.url for arm in plan.arms if arm.server == "local"}}
     try:
         servers = {
             arm.name: arms.LocalServer(deciders[arm.url], plan.endpoint)
@@ -92,9 +92,9 @@ def _write(folder: Path, page: str, report: dict[str, Any], as_json: bool) -> No
         typer.echo(text)
         return
     for title, key in (("The data carry", "carried"), ("The data do not carry", "not_carried")):
-        console.print(f"{title}:", style="bold")
-        for sentence in _sentences(report, key):
-            console.print(f"  {sentence}", markup=False, highlight=False)
+        typer.echo(f"{title}:")
+        for sentence in _sentences(report, key) or ["Nothing."]:
+            typer.echo(f"  {sentence}")
     console.print(f"{folder / 'report.html'}", highlight=False)
 
 
