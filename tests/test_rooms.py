@@ -22,6 +22,7 @@ ROWS = {
     "decider": 5,
     "server": 6,
     "client": 6,
+    "evaluate": 6,
     "train": 6,
     "cli": 7,
     "testing": 7,
@@ -34,9 +35,10 @@ ONLY = {
     "prompts": {"errors", "questions", "media"},
     "engine": {"errors", "prompts", "models", "heads"},
     "client": {"errors", "questions", "protocol"},
+    "evaluate": {"errors", "questions", "protocol", "heads"},
 }
 OWNERS = {
-    "torch": {"heads", "models", "engine", "train", "testing"},
+    "torch": {"heads", "models", "engine", "train", "evaluate"},
     "transformers": {"models", "train"},
     "pydantic": {"protocol"},
     "fastapi": {"server"},

@@ -55,7 +55,7 @@ class SplitFamily:
         return self._reader.read(prompt)
 
     def stats(self) -> dict[str, int]:
-        return {"state_cache_bytes": self._reader.cache_bytes}
+        return {"state_cache_bytes": self._reader.states.used + self._reader.schemas.used}
 
     def _encode(self, request: Request) -> SplitEncoded:
         for kind in ("images", "audio", "videos"):

@@ -10,13 +10,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
 
 #: Everything that starts a server; ``--port P`` and ``--api-key K`` are appended.
-COMMAND = [sys.executable, str(Path(__file__).parent / "fake_server.py"), "serve"]
+COMMAND = [sys.executable, "-m", "quaver", "serve"]
 
 KEY = "a-key-for-tests"
 
