@@ -109,7 +109,7 @@ def _server(text: str, api_key: str | None) -> Server:
     if parts.path in ("", "/"):
         url = parts._replace(path="/v1/systemone").geturl()
     headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
-    return Server(name if equals else url, url, headers)
+    return Server(name if equals else text, url, headers)
 
 
 def _levels(mode: Mode, concurrency: int, rate: float) -> tuple[Load, ...]:

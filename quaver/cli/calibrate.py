@@ -72,18 +72,18 @@ def _maps_table(found: Calibrated) -> Table:
 def _thresholds_table(found: Calibrated) -> Table:
     caption = (
         "Abstain below the probability given, and in expectation at most the target share of all questions asked gets "
-        "a wrong answer, as long as requests are like these records. Wrong among the answered is what was seen here."
+        "a wrong answer, as long as requests are like these records. Wrong among them is what was seen here, with its "
+        "95 % interval."
     )
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Thresholds", caption=caption, caption_justify="left")
-    for name in ("questions", "target error", "answer from", "answered", "wrong among them", "95 % interval", "n"):
+    for name in ("questions", "target error", "answer from", "answered", "wrong among them", "n"):
         table.add_column(name, justify="left" if name == "questions" else "right")
     for row in found.thresholds:
         if math.isinf(row.least):
-            table.add_row(row.kind, f"{row.target:g}", "never", "0 %", "", "", str(row.n))
+            table.add_row(row.kind, f"{row.target:.0%}", "never", "0%", "", str(row.n))
             continue
-        interval = f"{row.low:.1%} – {row.high:.1%}"
-        shares = (f"{row.answered:.0%}", f"{row.wrong:.1%}", interval)
-        table.add_row(row.kind, f"{row.target:g}", f"{row.least:.3f}", *shares, str(row.n))
+        wrong = f"{row.wrong:.1%} ({100 * row.low:.1f} – {100 * row.high:.1f})"
+        table.add_row(row.kind, f"{row.target:.0%}", f"{row.least:.3f}", f"{row.answered:.0%}", wrong, str(row.n))
     return table
 
 

@@ -163,13 +163,13 @@ def _only_model(outcomes: Sequence[Outcome]) -> str:
 
 
 def _fits(items: Sequence[Item]) -> Iterable[Fit]:
-    """A fit of every type, and of every bucket of it that has enough items."""
+    """A fit of every type, and of every bucket of it that has enough items and is not all of it."""
     for kind in KINDS:
         of_kind = [item for item in items if item.kind == kind]
         buckets = sorted({bucket(kind, len(item.options)) for item in of_kind} - {kind})
         for name in [kind, *buckets]:
             part = [item for item in of_kind if name in (kind, bucket(kind, len(item.options)))]
-            if len(part) >= FEW:
+            if len(part) >= FEW and (name == kind or len(part) < len(of_kind)):
                 yield _fit(name, part)
 
 

@@ -84,7 +84,7 @@ class Fake:
 
     def _answer(self, state: Any, name: str, question: Question) -> Any:
         negated = str(question.instructions).startswith("Is the answer to this question no?")
-        truth = str(state.get(name)).lower()
+        truth = str(state.get(name)).lower() if isinstance(state, dict) else ""
         logits = []
         for option in question.option_ids:
             meant = {"true": "false", "false": "true"}[option] if negated else option

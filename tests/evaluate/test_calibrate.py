@@ -36,7 +36,7 @@ def overconfident(records: Records, fake: Any, ask: Any) -> Any:
 def test_the_temperature_that_was_put_in_is_found(overconfident: Any) -> None:
     found = calibrate(*overconfident)
     by_bucket = {fit.bucket: fit for fit in found.fits}
-    assert set(by_bucket) == {"noul", "choice", "choice 3-4", "score", "score 3-4"}
+    assert set(by_bucket) == {"noul", "choice", "score"}
     for fit in by_bucket.values():
         assert isinstance(fit.map, Temperature)
         assert fit.map.value == pytest.approx(BOAST, rel=0.2)
