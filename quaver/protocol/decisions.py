@@ -194,6 +194,7 @@ def _asked(name: str, body: _Asking) -> Asked:
 
 def _options(choices: Sequence[ChoiceOption], where: Where) -> dict[str, Json]:
     """Option ids to descriptions, in order. A boolean is read as "true" or "false", marked where that text is taken."""
+    # Texts first: they keep their words whatever the order, booleans make way.
     taken = {choice.value for choice in choices if isinstance(choice.value, str)}
     seen: set[tuple[type, str | bool]] = set()
     options: dict[str, Json] = {}

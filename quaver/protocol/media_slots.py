@@ -85,6 +85,7 @@ def claim_assets(
     _check_attachments([asset.part for asset in assets.values() if asset.part], attachments)
     if not markers:
         return lambda text: text
+    # A placeholder may begin like a longer one.
     longest_first = sorted(markers, key=len, reverse=True)
     pattern = re.compile("|".join(re.escape(name) for name in longest_first))
     return lambda text: _map_text(text, lambda s: pattern.sub(lambda found: markers[found[0]], s))

@@ -41,6 +41,7 @@ def loads(data: bytes) -> Json:
     except json.JSONDecodeError as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     except ValueError:
+        # The only other thing that json.loads objects to.
         raise BadRequest(f"the body has an integer of more than {MAX_INTEGER_DIGITS} digits") from None
     check(value)
     return value
@@ -57,6 +58,7 @@ def check(value: object) -> None:
             _check_keys(item, where)
             todo.extend((child, (*where, key)) for key, child in item.items())
         elif isinstance(item, (list, tuple)):
+            # A stack of our own: recursion would end at the very depth that is to be refused.
             todo.extend((child, (*where, index)) for index, child in enumerate(item))
         else:
             _check_scalar(item, where)
@@ -127,5 +129,6 @@ def _quoted(step: str | int) -> str:
 
 
 def _safe(step: str | int) -> str:
-    """A step of a path that can be printed even when it holds a lone surrogate."""
-    return str(step).encode("ascii", "backslashreplace").decode() if not str(step).isprintable() else str(step)
+    """A step of a path, short, and printable even when it holds a lone surrogate."""
+    text = str(step)[:60]
+    return text if text.isprintable() else text.encode("ascii", "backslashreplace").decode()

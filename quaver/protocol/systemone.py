@@ -153,6 +153,7 @@ def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, lo
     """
     check({name: value for name, value in body.items() if not (local and name in LISTS)})
     checked = validated(SystemOneBody, dict(body))
+    # Each question is checked by the model of its own type, so that its errors speak of that type alone.
     bodies = {name: one_of(QUESTIONS, item, ("questions", name)) for name, item in body["questions"].items()}
     media = Media()
     for kind in LISTS:

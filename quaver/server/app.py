@@ -18,7 +18,7 @@ from quaver.server.errors import on_http_error, on_quaver_error
 from quaver.server.metrics import Metrics
 from quaver.server.observe import Observe
 from quaver.server.openapi import document
-from quaver.server.routes import ClientLeft, on_client_left, router
+from quaver.server.routes import ClientLeft, add_routes, on_client_left
 from quaver.server.service import Answerer, Service
 
 
@@ -41,7 +41,7 @@ def create_app(decider: Answerer, config: ServerConfig | None = None) -> FastAPI
         lifespan=lifespan,
     )
     app.state.service = service
-    app.include_router(router())
+    add_routes(app)
     app.add_exception_handler(QuaverError, on_quaver_error)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(ClientLeft, on_client_left)
@@ -51,6 +51,6 @@ def create_app(decider: Answerer, config: ServerConfig | None = None) -> FastAPI
 
 
 def run(decider: Answerer, config: ServerConfig | None = None) -> None:
-    """Serve until SIGINT or SIGTERM, then answer what was accepted, close the decider and return."""
+    """Serve until SIGINT or SIGTERM; what was accepted is answered and the decider closed before the process ends."""
     config = config or ServerConfig()
     uvicorn.run(create_app(decider, config), host=config.host, port=config.port, access_log=False)

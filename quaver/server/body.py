@@ -60,6 +60,7 @@ def _decompressed(raw: bytes, encoding: str, limit: int) -> bytes:
         raise HTTPException(415, f"content-encoding {encoding[:40]!r} is not known; use {', '.join(_OPENERS)} or none")
     try:
         with opener(io.BytesIO(raw)) as reader:
+            # One byte more than allowed tells a bomb from a body without unpacking it.
             plain = reader.read(limit + 1)
     except (zstandard.ZstdError, OSError, EOFError, zlib.error) as error:
         raise HTTPException(400, f"the body is not {encoding}: {error}") from None

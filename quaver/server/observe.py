@@ -46,6 +46,7 @@ class Observe:
             await self._app(scope, receive, send_with_id)
         except Exception:
             log.exception("request %s failed", request_id)
+            # A reply that has begun cannot become another one.
             if status:
                 raise
             await unexpected(request)(scope, receive, send_with_id)

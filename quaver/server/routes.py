@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -33,23 +33,21 @@ OTHER_PATHS = (
 CLOUDFLARE_PATHS = ("/client/v4/accounts/{account}/ai/run/{model:path}", "/accounts/{account}/ai/run/{model:path}")
 
 
-def router() -> APIRouter:
+def add_routes(app: FastAPI) -> None:
     """All routes; what they work with is on ``app.state.service``."""
-    routes = APIRouter()
     locked = [Depends(require_key)]
     counted = [Depends(count_as_decision), *locked]
     for name in ("systemone", "decisions"):
-        routes.add_api_route(f"/v1/{name}", decide, methods=["POST"], dependencies=counted, **described(name))
+        app.add_api_route(f"/v1/{name}", decide, methods=["POST"], dependencies=counted, **described(name))
     for path in OTHER_PATHS:
-        routes.add_api_route(path, decide, methods=["POST"], dependencies=counted, include_in_schema=False)
+        app.add_api_route(path, decide, methods=["POST"], dependencies=counted, include_in_schema=False)
     for path in CLOUDFLARE_PATHS:
-        routes.add_api_route(path, decide_cloudflare, methods=["POST"], dependencies=counted, include_in_schema=False)
-    routes.add_api_route("/v1/models", models, methods=["GET"], dependencies=locked, **described("models"))
-    routes.add_api_route("/healthz", health, methods=["GET"], **described("health"))
-    routes.add_api_route("/health", health, methods=["GET"], include_in_schema=False)
-    routes.add_api_route("/readyz", ready, methods=["GET"], **described("ready"))
-    routes.add_api_route("/metrics", metrics, methods=["GET"], **described("metrics"))
-    return routes
+        app.add_api_route(path, decide_cloudflare, methods=["POST"], dependencies=counted, include_in_schema=False)
+    app.add_api_route("/v1/models", models, methods=["GET"], dependencies=locked, **described("models"))
+    app.add_api_route("/healthz", health, methods=["GET"], **described("health"))
+    app.add_api_route("/health", health, methods=["GET"], include_in_schema=False)
+    app.add_api_route("/readyz", ready, methods=["GET"], **described("ready"))
+    app.add_api_route("/metrics", metrics, methods=["GET"], **described("metrics"))
 
 
 async def count_as_decision(request: Request) -> None:
@@ -121,6 +119,7 @@ async def _result(request: Request, job: Future[Answers]) -> Answers:
     either: set[asyncio.Future[Any]] = {answers, gone}
     try:
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        # An answer that is there is sent even to a caller who seems gone: the socket knows best.
         if not answers.done():
             raise ClientLeft
         return answers.result()
