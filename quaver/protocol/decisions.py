@@ -12,7 +12,7 @@ from quaver.errors import BadQuestion
 from quaver.protocol.input_items import USER, InputItem, UserPart, content_of, state_of
 from quaver.protocol.media_slots import Media
 from quaver.protocol.replies import DecisionChoiceAnswer, DecisionScoreAnswer, DecisionsReply, PredicateAnswer
-from quaver.protocol.strict_json import Where, check, excerpt, place
+from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.protocol.systemone import own_reply_fields
 from quaver.protocol.types import Dialect, OwnFields, Strict, build_question, one_of, validated
 from quaver.questions import (
@@ -130,8 +130,7 @@ class DecisionsCall:
 
 
 def parse(body: Mapping[str, Any]) -> DecisionsCall:
-    """A body as what it asks; BadRequest when it breaks a rule."""
-    check(body)
+    """A body of checked JSON as what it asks; BadRequest when it breaks a rule."""
     checked = validated(DecisionsBody, dict(body))
     bodies = [one_of(QUESTIONS, item, ("questions", i)) for i, item in enumerate(body["questions"])]
     media = Media()

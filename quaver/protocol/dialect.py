@@ -17,6 +17,7 @@ Call = SystemOneCall | DecisionsCall
 
 def parse(body: Mapping[str, Any]) -> Call:
     """A body made in this process. Its media may also be bytes, a ``Path`` or the path of a file as text."""
+    strict_json.check({name: value for name, value in body.items() if name not in systemone.LISTS})
     if dialect_of(body) == "decisions":
         return decisions.parse(body)
     return systemone.parse(body, local=True)

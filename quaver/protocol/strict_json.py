@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from quaver.errors import BadRequest
@@ -20,6 +19,9 @@ MAX_DEPTH = 100
 MAX_INTEGER_DIGITS = 4300
 
 Where = tuple[str | int, ...]
+
+_CONTAINERS = (dict, list, tuple)
+_SMALL = 1 << 1024
 
 
 class _Repeated(dict[str, Any]):
@@ -49,21 +51,23 @@ def loads(data: bytes) -> Json:
 
 def check(value: object) -> None:
     """Raise BadRequest, with the place, for what cannot be sent as JSON text or put into a prompt."""
+    if not isinstance(value, _CONTAINERS):
+        _check_scalar(value, ())
+        return
+    # A stack of our own: recursion would end at the very depth that is to be refused. It holds containers
+    # alone, and paths are made for them alone, because a body may hold millions of numbers.
     todo: list[tuple[Any, Where]] = [(value, ())]
     while todo:
         item, where = todo.pop()
-        if isinstance(item, str):
-            _check_text(item, where)
-        elif isinstance(item, Mapping):
-            _check_keys(item, where)
-            todo.extend((child, (*where, key)) for key, child in item.items())
-        elif isinstance(item, (list, tuple)):
-            # A stack of our own: recursion would end at the very depth that is to be refused.
-            todo.extend((child, (*where, index)) for index, child in enumerate(item))
-        else:
-            _check_scalar(item, where)
-        if len(where) > MAX_DEPTH:
+        if len(where) >= MAX_DEPTH:
             raise BadRequest(f"{place(where[:2])} is nested deeper than {MAX_DEPTH} levels", where[:2])
+        if isinstance(item, dict):
+            _check_keys(item, where)
+        for step, child in item.items() if isinstance(item, dict) else enumerate(item):
+            if isinstance(child, _CONTAINERS):
+                todo.append((child, (*where, step)))
+            elif not _plain(child):
+                _check_scalar(child, (*where, step))
 
 
 def place(where: Where) -> str:
@@ -91,36 +95,40 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return _Repeated(members, twice)
 
 
-def _check_text(text: str, where: Where) -> None:
-    if not text.isascii():
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            surrogate = f"\\u{ord(text[error.start]):04x}"
-            raise BadRequest(
-                f"{place(where)} has a lone surrogate {surrogate}; it is half a character", where
-            ) from None
+def _plain(item: object) -> bool:
+    """Whether ``item`` is fine at first sight, which nearly everything is."""
+    if isinstance(item, str):
+        return item.isascii()
+    if isinstance(item, float):
+        return math.isfinite(item)
+    return item is None or (isinstance(item, int) and -_SMALL < item < _SMALL)
 
 
-def _check_keys(item: Mapping[Any, Any], where: Where) -> None:
+def _check_keys(item: dict[Any, Any], where: Where) -> None:
     if isinstance(item, _Repeated):
         raise BadRequest(f"{place(where)} has the key {_quoted(item.key)} twice", where)
     for key in item:
         if not isinstance(key, str):
             raise BadRequest(f"{place(where)} has the key {key!r}; keys must be text", where)
-        _check_text(key, (*where, key))
+        if not key.isascii():
+            _check_scalar(key, (*where, key))
 
 
 def _check_scalar(item: object, where: Where) -> None:
-    if item is None or isinstance(item, bool):
-        return
-    if isinstance(item, float):
+    """Raise for a scalar that JSON or a prompt cannot hold."""
+    if isinstance(item, str):
+        try:
+            item.encode("utf-8")
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(item[error.start]):04x}"
+            raise BadRequest(f"{place(where)} has a lone surrogate {half}; it is half a character", where) from None
+    elif isinstance(item, float):
         if not math.isfinite(item):
             raise BadRequest(f"{place(where)} is {item}; JSON numbers are finite", where)
     elif isinstance(item, int):
         if item.bit_length() > MAX_INTEGER_DIGITS * math.log2(10):
             raise BadRequest(f"{place(where)} has more than {MAX_INTEGER_DIGITS} digits", where)
-    else:
+    elif item is not None:
         raise BadRequest(f"{place(where)} is a {type(item).__name__}, which JSON cannot hold", where)
 
 

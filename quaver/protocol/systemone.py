@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, SkipValidation, WithJsonSchema
 from quaver.errors import BadMedia, BadQuestion
 from quaver.protocol.media_slots import Asset, Kind, Media, claim_assets, lift_parts
 from quaver.protocol.replies import ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
-from quaver.protocol.strict_json import Where, check, excerpt, place
+from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.protocol.types import (
     Attachments,
     Dialect,
@@ -146,12 +146,11 @@ class SystemOneCall:
 
 
 def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, local: bool = False) -> SystemOneCall:
-    """A body as what it asks; BadRequest when it breaks a rule.
+    """A body of checked JSON as what it asks; BadRequest when it breaks a rule.
 
     ``local`` is for callers in this process: media may then also be bytes, a ``Path``, or the path of a
     file as text. Never set it for a body that came from elsewhere.
     """
-    check({name: value for name, value in body.items() if not (local and name in LISTS)})
     checked = validated(SystemOneBody, dict(body))
     # Each question is checked by the model of its own type, so that its errors speak of that type alone.
     bodies = {name: one_of(QUESTIONS, item, ("questions", name)) for name, item in body["questions"].items()}
