@@ -14,7 +14,7 @@ from rich.table import Table
 
 from quaver.cli.talk import console
 from quaver.errors import BadRequest
-from quaver.questions.calibration import Temperature
+from quaver.questions.calibration import OFS, Of, Temperature
 
 if TYPE_CHECKING:
     from quaver.evaluate.calibrate import Calibrated
@@ -56,7 +56,7 @@ def calibrate(
     if as_json:
         typer.echo(json.dumps(_json(found), ensure_ascii=False))
     else:
-        Console().print(_maps_table(found), _thresholds_table(found))
+        Console().print(_maps_table(found), *(_thresholds_table(found, of) for of in OFS))
 
 
 def _maps_table(found: Calibrated) -> Table:
@@ -69,16 +69,24 @@ def _maps_table(found: Calibrated) -> Table:
     return table
 
 
-def _thresholds_table(found: Calibrated) -> Table:
+PROMISES: dict[Of, str] = {
+    "asked": "In expectation at most the target share of all questions asked gets a wrong answer.",
+    "answered": "With 95 % certainty at most the target share of the answers given is wrong.",
+}
+
+
+def _thresholds_table(found: Calibrated, of: Of) -> Table:
     caption = (
-        "Abstain below the probability given, and in expectation at most the target share of all questions asked gets "
-        "a wrong answer, as long as requests are like these records. Wrong among them is what was seen here, with its "
-        "95 % interval."
+        f"Abstain below the probability given. {PROMISES[of]} This holds as long as requests are like these records. "
+        "Wrong among them is what was seen here, with its 95 % interval."
     )
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Thresholds", caption=caption, caption_justify="left")
+    title = f"Thresholds for an error among the questions {of}"
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, caption=caption, caption_justify="left")
     for name in ("questions", "target error", "answer from", "answered", "wrong among them", "n"):
         table.add_column(name, justify="left" if name == "questions" else "right")
     for row in found.thresholds:
+        if row.of != of:
+            continue
         if math.isinf(row.least):
             table.add_row(row.kind, f"{row.target:.0%}", "never", "0%", "", str(row.n))
             continue
@@ -107,6 +115,7 @@ def _json(found: Calibrated) -> dict[str, Any]:
         "thresholds": [
             {
                 "kind": row.kind,
+                "of": row.of,
                 "target": row.target,
                 "answer_from": finite(row.least),
                 "answered": row.answered,

@@ -22,7 +22,7 @@ from rich.table import Table
 from quaver.cli import options
 from quaver.cli.questions import FILE_HELP, from_file
 from quaver.cli.talk import console
-from quaver.errors import BadRequest
+from quaver.errors import BadRequest, ServerError
 
 if TYPE_CHECKING:
     from quaver.evaluate.answerer import Answerer
@@ -107,7 +107,8 @@ def evaluate(
             opened, target, noted = _model(model, device=device, dtype=dtype, reading=reading)
     manifest = _manifest(records, rows, coherence, target, noted)
     with opened as answerer:
-        asked = [*rows, *variants(rows[:coherence])]
+        spread = rows[:: max(1, len(rows) // coherence)][:coherence] if coherence else []
+        asked = [*rows, *variants(spread)]
         _run(asked, answerer, out, manifest, Settings(concurrency, retries, expect_model))
     summary = summarise(*read_run(out), risk)
     verdicts = judge(gates, summary)
@@ -134,7 +135,7 @@ def _server(url: str, dialect: Dialect, api_key: str | None, model: str | None) 
     client = Client(url, api_key=api_key, model=model, timeout=600.0, retries=0, transport=transport)
     try:
         serves = client.models()
-    except BadRequest:  # not every server has a list
+    except (BadRequest, ServerError):  # not every server has a list
         serves = []
     return client, {"url": url, "dialect": dialect.value, "asked_for": model, "serves": serves}, {}
 

@@ -5,7 +5,8 @@ probabilities of one model revision. A map belongs to a *bucket*: a question typ
 option counts, because models are over-confident to another degree with two options than with fifty.
 
 Sources: temperature scaling, Guo et al. 2017 (arXiv 1706.04599); isotonic one-vs-rest maps, Zadrozny
-and Elkan 2002; thresholds, Angelopoulos et al. 2022, "Conformal risk control" (arXiv 2208.02814).
+and Elkan 2002; thresholds, Angelopoulos et al. 2022, "Conformal risk control" (arXiv 2208.02814), and
+2021, "Learn then test" (arXiv 2110.01052).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from quaver.errors import BadRelease, BadRequest
 
@@ -27,6 +28,10 @@ RANGES = (1, 3, 5, 9, 17, 33)
 
 #: Share of the identity in an isotonic map, so that no two probabilities become equal and the best option stays.
 IDENTITY_SHARE = 1e-3
+
+#: What an error is a share of: of all questions asked, or of those that are answered and not abstained from.
+Of = Literal["asked", "answered"]
+OFS: tuple[Of, ...] = ("asked", "answered")
 
 
 def bucket(kind: str, options: int) -> str:
@@ -84,14 +89,15 @@ class Isotonic:
 class Calibration:
     """``maps`` by bucket, or by question type where a bucket had too few records; no entry leaves as is.
 
-    ``thresholds``: by question type, target error to the least largest probability (after ``apply``) at
-    which to answer; infinity where the target cannot be promised. ``data`` is the sha256 of the records.
+    ``thresholds``: by question type and what the error is a share of, target error to the least largest
+    probability (after ``apply``) at which to answer; infinity where the target cannot be promised.
+    ``data`` is the sha256 of the records.
     """
 
     model: str
     data: str
     maps: Mapping[str, Temperature | Isotonic]
-    thresholds: Mapping[str, Mapping[float, float]]
+    thresholds: Mapping[str, Mapping[Of, Mapping[float, float]]]
 
     @property
     def id(self) -> str:
@@ -115,13 +121,14 @@ class Calibration:
             return found.noul(probabilities[0])
         return found(probabilities)
 
-    def abstains(self, kind: str, probabilities: Sequence[float], target: float) -> bool:
+    def abstains(self, kind: str, probabilities: Sequence[float], target: float, of: Of = "asked") -> bool:
         """Whether to abstain from a question with these calibrated probabilities, for a target error.
 
-        Answering whenever this is False gives, over requests like those it was fitted on, a wrong answer
-        to at most ``target`` of all questions asked. BadRequest when no threshold was fitted for ``target``.
+        Answering whenever this is False promises, for requests like those it was fitted on: of ``asked``,
+        in expectation at most ``target`` of all questions get a wrong answer; of ``answered``, with 95 %
+        certainty at most ``target`` of the answers given are wrong. BadRequest for an unknown ``target``.
         """
-        known = self.thresholds.get(kind, {})
+        known = self.thresholds.get(kind, {}).get(of, {})
         if target not in known:
             targets = ", ".join(f"{t:g}" for t in sorted(known)) or "none"
             raise BadRequest(
@@ -138,8 +145,7 @@ class Calibration:
             "data": self.data,
             "maps": {name: found.to_json() for name, found in self.maps.items()},
             "thresholds": {
-                kind: {f"{target:g}": None if math.isinf(least) else least for target, least in row.items()}
-                for kind, row in self.thresholds.items()
+                kind: {of: _row_to_json(row) for of, row in rows.items()} for kind, rows in self.thresholds.items()
             },
         }
 
@@ -157,13 +163,18 @@ def load_calibration(path: Path) -> Calibration:
             str(content["model"]),
             str(content["data"]),
             {name: _map(value) for name, value in content["maps"].items()},
-            {
-                kind: {float(t): math.inf if least is None else float(least) for t, least in row.items()}
-                for kind, row in content["thresholds"].items()
-            },
+            {kind: {of: _row(rows[of]) for of in OFS if of in rows} for kind, rows in content["thresholds"].items()},
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadRelease(f"{path} is not a calibration of quaver: {error}") from error
+
+
+def _row_to_json(row: Mapping[float, float]) -> dict[str, float | None]:
+    return {f"{target:g}": None if math.isinf(least) else least for target, least in row.items()}
+
+
+def _row(value: Mapping[str, Any]) -> dict[float, float]:
+    return {float(target): math.inf if least is None else float(least) for target, least in value.items()}
 
 
 def _map(value: Mapping[str, Any]) -> Temperature | Isotonic:

@@ -16,7 +16,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from quaver.errors import BadRelease, BadRequest
-from quaver.evaluate.calibrate import Calibrated, calibrate, control_risk, fit_isotonic, single_temperature
+from quaver.evaluate.calibrate import (
+    Calibrated,
+    calibrate,
+    control_risk,
+    control_selected,
+    fit_isotonic,
+    single_temperature,
+)
 from quaver.evaluate.fold import fold, fold_release
 from quaver.evaluate.metrics import Item
 from quaver.evaluate.records import Record
@@ -176,17 +183,45 @@ def test_risk_control_keeps_its_promise() -> None:
     assert 0.08 < np.mean(risks) <= 0.1 + 3 * np.std(risks) / math.sqrt(len(risks))
 
 
+def test_risk_among_the_answered_by_hand() -> None:
+    sure = np.linspace(0.5, 1.0, 200)
+    assert control_selected(sure, np.zeros(200), 0.05) == pytest.approx(sure[0])
+    assert control_selected(sure[:116], np.zeros(116), 0.05) == math.inf
+    # The 60 least certain are wrong: 140 right ones, at coverage 0.7, are the most that can be answered.
+    assert control_selected(sure, (np.arange(200) < 60).astype(float), 0.05) <= sure[60]
+    assert control_selected(sure, np.ones(200), 0.2) == math.inf
+
+
+def test_risk_among_the_answered_keeps_its_promise() -> None:
+    """Confidences are uniform and right as often as they say, so those above t are wrong (1 - t) / 2 of the time."""
+    rng = np.random.default_rng(0)
+    broken, answered = 0, 0
+    for _ in range(300):
+        sure = rng.random(800)
+        least = control_selected(sure, (rng.random(800) > sure).astype(float), 0.2)
+        answered += not math.isinf(least)
+        broken += not math.isinf(least) and (1 - least) / 2 > 0.2
+    assert answered > 200 and broken / 300 <= 0.05
+
+
 def test_thresholds_are_served_as_abstention(overconfident: Any) -> None:
     found = calibrate(*overconfident)
-    rows = {(row.kind, row.target): row for row in found.thresholds}
-    assert set(rows) == {(kind, t) for kind in ("noul", "choice", "score") for t in (0.01, 0.02, 0.05, 0.1, 0.2)}
+    rows = {(row.kind, row.of, row.target): row for row in found.thresholds}
+    targets = (0.01, 0.02, 0.05, 0.1, 0.2)
+    assert set(rows) == {
+        (k, of, t) for k in ("noul", "choice", "score") for of in ("asked", "answered") for t in targets
+    }
     for kind in ("noul", "choice", "score"):
-        answered = [rows[kind, target].answered for target in (0.01, 0.02, 0.05, 0.1, 0.2)]
-        assert answered == sorted(answered) and answered[-1] > 0.5
-    row = rows["choice", 0.1]
+        for of in ("asked", "answered"):
+            answered = [rows[kind, of, target].answered for target in targets]
+            assert answered == sorted(answered) and answered[-1] > 0.3
+        row = rows[kind, "answered", 0.2]
+        assert row.wrong < 0.2
+    row = rows["choice", "asked", 0.1]
     p = [row.least + 1e-6, 1 - row.least - 1e-6, 0.0, 0.0]
     assert not found.calibration.abstains("choice", p, 0.1)
     assert found.calibration.abstains("choice", [0.25] * 4, 0.1)
+    assert found.calibration.abstains("choice", [1.0, 0.0, 0.0, 0.0], 0.01, "answered")
     with pytest.raises(BadRequest, match=r"target error of 0.3; it has 0.01, 0.02, 0.05, 0.1, 0.2"):
         found.calibration.abstains("choice", p, 0.3)
 

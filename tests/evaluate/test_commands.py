@@ -89,7 +89,7 @@ def test_calibrate_writes_a_file_and_prints_a_table(
     assert found.data == read_run(run)[0].asked["data"]["sha256"]
     assert "temperature" in done.stdout and "Thresholds" in done.stdout
     last = json.loads(quaver("calibrate", run, "--out", out, "--json").stdout)
-    assert last["calibration"] == found.id and len(last["thresholds"]) == 15
+    assert last["calibration"] == found.id and len(last["thresholds"]) == 30
     with pytest.raises(BadRequest, match="go together"):
         quaver("calibrate", run, "--fold", tmp_path)
 
