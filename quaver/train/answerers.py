@@ -92,7 +92,7 @@ def sparrow(folder: Path) -> Answerer:
 
     def answer(question: Question, states: Sequence[Json]) -> list[list[float]]:
         asked = {"q": _wire(question)}
-        return [_probabilities(question, decider.ask(render(state), asked)["answers"]["q"]) for state in states]
+        return [_probabilities(question, decider.ask(render(state), asked)["q"]) for state in states]
 
     return answer
 

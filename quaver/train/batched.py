@@ -16,7 +16,6 @@ from torch.nn import functional
 from quaver.heads.joint_schema import MAX_LOG_SCALE, Attention, JointSchemaHead
 from quaver.prompts.split import SplitQuestion, Text, Window
 
-
 #: The hidden rows [N, hidden] of windows, one after another in order.
 RowsOf = Callable[[Sequence[Window]], Tensor]
 
@@ -106,7 +105,7 @@ def _memory(
 
 
 def _attend(attention: Attention, queries: Tensor, memory: Tensor, state_of: Tensor, seen: Tensor) -> Tensor:
-    """``attention`` of [N, O, w] over row ``state_of`` [N] of ``memory`` [S, L, w], where ``seen`` [N, L]; [N, O, w]."""
+    """``attention`` of [N, O, w] over rows ``state_of`` [N] of ``memory`` [S, L, w], where ``seen`` [N, L]."""
     width = queries.shape[-1]
     q = functional.linear(queries, attention.in_proj_weight[:width], attention.in_proj_bias[:width])
     kv = functional.linear(memory, attention.in_proj_weight[width:], attention.in_proj_bias[width:])

@@ -20,7 +20,9 @@ from quaver.train.examples import Example
 
 TYPES = ("noul", "choice", "score")
 #: Batches of the mixture that choices are calibrated on.
-DRAWS = 12
+DRAWS = 4
+#: At most so many items of each task, for nouls and scores.
+ITEMS = 300
 #: Candidate temperatures, 2 % apart.
 CANDIDATES = torch.logspace(-0.7, 1.0, 200)
 
@@ -32,11 +34,13 @@ def fit(prompt: SplitPrompt, reader: SplitReader, folder: Path) -> tuple[float, 
     """Temperatures of noul, choice and score for a reader that has none yet."""
     seen: dict[str, list[Seen]] = {name: [] for name in TYPES}
     for task in tasks.part_tasks(folder, "calibration"):
-        examples = [Example(task.name, item.state, task.question, item.target) for item in task.items]
+        # Files are sorted by label, so every so many items, not the first.
+        items = task.items[:: 1 + len(task.items) // ITEMS]
+        examples = [Example(task.name, item.state, task.question, item.target) for item in items]
         seen[task.question.type] += answered(prompt, reader, examples)
     drawn = mixture.load(folder, "calibration")
     for seed in range(DRAWS):
-        topical = [example for example in drawn.draw(seed) if example.topical]
+        topical = drawn.draw_topical(seed)
         seen["choice"] += answered(prompt, reader, topical)
     noul, choice, score = (temperature(seen[name]) for name in TYPES)
     return noul, choice, score

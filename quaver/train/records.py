@@ -1,4 +1,4 @@
-"""Generated JSON states with questions whose answers stand in them: lookups, negated lookups, comparisons with words."""
+"""Generated JSON states with questions whose answers stand in them: lookups, flags, and the negation of both."""
 
 from __future__ import annotations
 

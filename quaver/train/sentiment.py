@@ -7,7 +7,7 @@ option is true. Wordings differ widely and half of the yes/no questions ask for 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from quaver.questions import Choice, Noul, Question, Score
 from quaver.train.examples import Example, pick, yes
@@ -98,8 +98,9 @@ STRENGTHS = (
     ("no", "mild", "moderate", "strong"),
 )
 OPPOSITES = (
-    ("positive", "negative"), ("good", "bad"), ("happy", "unhappy"), ("praise", "complaint"), ("likes it", "dislikes it"),
-    ("satisfied", "dissatisfied"), ("thumbs up", "thumbs down"), ("approval", "disapproval"),
+    ("positive", "negative"), ("good", "bad"), ("happy", "unhappy"), ("praise", "complaint"),
+    ("likes it", "dislikes it"), ("satisfied", "dissatisfied"), ("thumbs up", "thumbs down"),
+    ("approval", "disapproval"),
 )  # fmt: skip
 DESCRIBED = {
     "positive": "the writer feels good about it", "negative": "the writer feels bad about it",
@@ -139,8 +140,10 @@ def noul(rng: random.Random) -> tuple[Question, Target]:
     """A yes/no question about feeling."""
     positive, negative = share(lambda r: r > 0), share(lambda r: r < 0)
     wordings, probability = rng.choice(
-        [(POSITIVE, positive), (POSITIVE, positive), (NEGATIVE, negative), (NEGATIVE, negative)]
-        + [(NOT_POSITIVE, negative), (NOT_NEGATIVE, positive)]
+        [
+            *[(POSITIVE, positive), (NEGATIVE, negative)] * 2,
+            *[(NOT_POSITIVE, negative), (NOT_NEGATIVE, positive)],
+        ]
     )
     criteria: dict[str, str | None] | None = None
     if rng.random() < 0.35:
@@ -190,13 +193,14 @@ def choice(rng: random.Random) -> tuple[Question, Target]:
     return Choice(pick(wording, rng, NOUNS), criteria), target
 
 
-def batch(items: Sequence[Rated], size: int, rng: random.Random) -> list[Example]:
-    """``size`` sentences with a yes/no question each and a score or choice; few distinct questions, so reading is shared."""
+def batch(items: Mapping[str, Sequence[Rated]], sizes: Mapping[str, int], rng: random.Random) -> list[Example]:
+    """``sizes`` of each source, with a yes/no question and a score or choice each; few questions, read once for all."""
     nouls = [noul(rng) for _ in range(5)] + [strong(rng)]
     others = [score(rng), score(rng), score(rng), choice(rng)]
     examples = []
-    for item in rng.sample(items, size):
-        for kind, asked in (("noul", rng.choice(nouls)), ("graded", rng.choice(others))):
-            question, target = asked
-            examples.append(Example(f"sentiment-{kind}", item.text, question, target(item.ratings)))
+    for source, size in sizes.items():
+        for item in rng.sample(items[source], size):
+            for kind, asked in (("noul", rng.choice(nouls)), ("graded", rng.choice(others))):
+                question, target = asked
+                examples.append(Example(f"sentiment-{kind}", item.text, question, target(item.ratings)))
     return examples

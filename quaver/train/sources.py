@@ -137,6 +137,15 @@ def rated(folder: Path) -> list[Rated]:
     return [item for item in found if item.part != "train" or item.text.lower() not in kept]
 
 
+def lexicon(folder: Path) -> list[Rated]:
+    """Single words, slang and emoticons with ten ratings each; all of them are for training."""
+    found = []
+    for line in (folder / "hutto_ICWSM_2014" / "vader_sentiment_lexicon.txt").read_text(errors="replace").splitlines():
+        word, _, _, ratings = line.split("\t")
+        found.append(Rated("lexicon", word, tuple(json.loads(ratings)), "train"))
+    return found
+
+
 def mails(folder: Path) -> list[Mail]:
     """SpamAssassin's mails, numbered from 0 in each sorted folder; repeats of a body stay in the first part only."""
     found = []

@@ -1,4 +1,4 @@
-"""Sentences of the home intents' templates: ``(a|b)``, ``[optional]``, ``<rule>``, ``{slot}``, ``(x;y)`` in any order."""
+"""Sentences of the home intents' templates: ``(a|b)``, ``[optional]``, ``<rule>``, ``{slot}``, ``(x;y)`` either way."""
 
 from __future__ import annotations
 
