@@ -98,7 +98,7 @@ def tokens(text: Text) -> int:
 class SplitReader:
     """Reads questions about states with one encoder and one head, three quarters of the cache for states.
 
-    ``temperatures`` divide the logits of noul, choice and score questions.
+    ``temperatures`` divide the logits of noul, choice and score questions; None takes the release's own.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class SplitReader:
         encoder: Encoder,
         head: JointSchemaHead,
         cache_bytes: int = 256 << 20,
-        temperatures: Sequence[float] = (1.0, 1.0, 1.0),
+        temperatures: Sequence[float] | None = None,
     ) -> None:
         self.encoder = encoder
         self.head = head
-        self.temperatures = torch.tensor(temperatures)
+        self.temperatures = torch.tensor(encoder.temperatures if temperatures is None else temperatures)
         self.cache_bytes = cache_bytes
         self.states: Cache[StateRows] = Cache(cache_bytes * 3 // 4)
         self.schemas: Cache[TextRows] = Cache(cache_bytes // 4)

@@ -23,6 +23,8 @@ class Encoder(nn.Module):
         super().__init__()
         self.bert = bert
         self.hidden_size = int(bert.config.hidden_size)
+        #: What the release's config divides the logits of noul, choice and score questions by.
+        self.temperatures: tuple[float, ...] = tuple(getattr(bert.config, "temperatures", (1.0, 1.0, 1.0)))
 
     def forward(self, windows: Sequence[Window], budget: int = 4096) -> list[Tensor]:
         """The hidden rows [tokens, hidden] of each window, in order; float32 whatever the arithmetic.

@@ -54,11 +54,8 @@ def set_temperatures(folder: Path, temperatures: tuple[float, float, float]) -> 
 
 
 def open_reader(folder: Path) -> tuple[SplitPrompt, SplitReader]:
-    """A release ready to read, without the decider around it; without temperatures when it has none yet."""
-    config = json.loads((folder / "config.json").read_text())
-    temperatures = config.get("temperatures", (1.0, 1.0, 1.0))
-    reader = SplitReader(load_encoder(folder), load_joint_schema_head(folder), temperatures=temperatures)
-    return open_prompt(folder), reader
+    """A release ready to read, without the decider around it."""
+    return open_prompt(folder), SplitReader(load_encoder(folder), load_joint_schema_head(folder))
 
 
 def open_prompt(folder: Path) -> SplitPrompt:
