@@ -31,14 +31,21 @@ def test_gates_judge_the_unfavourable_end(summary: Summary) -> None:
     accuracy = summary.groups[0].metrics[0]
     just_below, just_above = accuracy.low - 1e-6, accuracy.low + 1e-6
     gates = parse_gates(
-        [f"accuracy={just_below}", f"accuracy={just_above}", "noul:auroc=0.5", "nothing=1", "no such group:accuracy=0"],
+        [
+            f"accuracy={just_below}",
+            f"accuracy={just_above}",
+            "noul:auroc=0.5",
+            "nothing=1",
+            "queue:brier=0",
+            "no such group:accuracy=0",
+        ],
         [f"ece={summary.groups[0].metrics[5].high}", "choice:brier=0.01"],
     )
     verdicts = judge(gates, summary)
-    assert [v.passed for v in verdicts] == [True, False, True, False, False, True, False]
+    assert [v.passed for v in verdicts] == [True, False, True, False, True, False, True, False]
     assert accuracy.value > just_above
     assert "has no such metric; it has accuracy, balanced_accuracy" in verdicts[3].words
-    assert "the groups all, choice, noul, score" in verdicts[4].words
+    assert "the groups all, choice, noul, score" in verdicts[5].words
 
 
 @pytest.mark.parametrize("text", ["accuracy", "accuracy=", "accuracy=high", "=0.5", "accuracy=1..2"])

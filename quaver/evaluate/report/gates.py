@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from xml.etree import ElementTree
 
 from quaver.errors import BadRequest
+from quaver.evaluate.metrics import Metric
 from quaver.evaluate.report.summary import Summary
 
 
@@ -71,12 +73,18 @@ def _parse(text: str, at_least: bool) -> Gate:
         raise BadRequest(f"gate {text!r} does not have the form metric=number or group:metric=number") from None
 
 
+def _metrics(name: str, summary: Summary) -> Sequence[Metric]:
+    """The metrics of a group by its name, or by the only question in it; none when there is no such group."""
+    named = (group for group in summary.groups if group.name == name)
+    alone = (group for group in summary.groups if {item.question for item in group.items} == {name})
+    return next((group.metrics for group in chain(named, alone)), ())
+
+
 def _judge(gate: Gate, summary: Summary) -> Verdict:
-    groups = {group.name: {metric.name: metric for metric in group.metrics} for group in summary.groups}
-    metrics = groups.get(gate.group, groups.get(f"question {gate.group}", {}))
+    metrics = {metric.name: metric for metric in _metrics(gate.group, summary)}
     metric = metrics.get(gate.metric)
     if metric is None:
-        known = ", ".join(metrics) if metrics else f"the groups {', '.join(groups)}"
+        known = ", ".join(metrics) or f"the groups {', '.join(group.name for group in summary.groups)}"
         return Verdict(gate, False, f"{gate}: the run has no such metric; it has {known}")
     end = metric.low if gate.at_least else metric.high
     passed = end >= gate.limit if gate.at_least else end <= gate.limit
