@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Literal
 
 Kind = Literal["period", "counter", "drift"]
@@ -29,11 +29,13 @@ CAPPED = frozenset({"length", "repetition", "max_tokens"})
 WINDOW = 20_000
 OPEN_STRING = 300
 _COPIES = 3
+#: Two thirds of the shortest repetition that counts are longer than this.
+_END = 100
 _TAIL_WORDS = 400
 _GRAM = 6
 _BLOCK = 100
 #: Share of new six-word runs under which a tail drifts in a circle, and inside a string that stays open.
-_NOVELTY = 0.10
+_NOVELTY = 0.05
 _NOVELTY_OPEN = 0.30
 _NUMBER = re.compile(r"\d+")
 _ESCAPED = re.compile(r"\\.", re.DOTALL)
@@ -70,7 +72,10 @@ def find_loop(text: str, finish_reason: str | None = None, *, longest_in_gold: i
 
 
 def longest_repetition(text: str) -> int:
-    """Characters of the longest tail that is at least three copies of something; for ``longest_in_gold``."""
+    """Characters of the longest tail that is at least three copies of something; for ``longest_in_gold``.
+
+    0 when it is too short to be taken for a loop anyway.
+    """
     span, _ = _tail_period(text[-WINDOW:], lambda _span, _period: True)
     return span
 
@@ -111,7 +116,10 @@ def _counting(text: str, longest_in_gold: int) -> Loop | None:
     span, period = _tail_period(masked, lambda span, period: _enough_masked(span, period, is_open))
     if not span or span <= longest_in_gold:
         return None
-    per_copy = masked[len(masked) - period :].count("0")
+    unit = masked[len(masked) - period :]
+    if '"' in unit and not is_open:
+        return None  # records with a number or a clock each: that is what honest lists look like
+    per_copy = unit.count("0")
     inside = masked[len(masked) - span :].count("0")
     if per_copy == 0 or inside == 0:
         return None
@@ -139,23 +147,22 @@ def _steps_evenly(values: Sequence[int]) -> bool:
 
 def _drifting(text: str) -> Loop | None:
     """A tail of words whose six-word runs have nearly all been there before."""
-    words = list(_WORD.finditer(text[-WINDOW:]))
-    if len(words) < _TAIL_WORDS + _GRAM:
-        return None
-    spelled = [word.group() for word in words]
-    seen: set[tuple[str, ...]] = set()
-    fresh = []
-    for i in range(len(spelled) - _GRAM + 1):
-        gram = tuple(spelled[i : i + _GRAM])
-        fresh.append(gram not in seen)
-        seen.add(gram)
+    window = text[-WINDOW:]
+    words = _WORD.findall(window)
+    grams = list(zip(*(words[i:] for i in range(_GRAM)), strict=False))
     most = _NOVELTY_OPEN if _open_string(text) >= OPEN_STRING else _NOVELTY
-    if sum(fresh[-_TAIL_WORDS:]) >= most * _TAIL_WORDS:
+    first, size = len(grams), _TAIL_WORDS
+    while first >= size and _new(grams, first - size, first) < most * size:
+        first, size = first - size, _BLOCK
+    if first == len(grams):
         return None
-    first = len(fresh) - _TAIL_WORDS
-    while first >= _BLOCK and sum(fresh[first - _BLOCK : first]) < most * _BLOCK:
-        first -= _BLOCK
-    return Loop("drift", max(0, len(text) - WINDOW) + words[first].start())
+    start = next(islice(_WORD.finditer(window), first, None)).start()
+    return Loop("drift", len(text) - len(window) + start)
+
+
+def _new(grams: Sequence[tuple[str, ...]], start: int, end: int) -> int:
+    """How many of ``grams[start:end]`` are there for the first time."""
+    return len(set(grams[:end])) - len(set(grams[:start]))
 
 
 def _open_string(text: str) -> int:
@@ -166,6 +173,9 @@ def _open_string(text: str) -> int:
 
 def _tail_period(text: str, enough: Callable[[int, int], bool]) -> tuple[int, int]:
     """(span, period) of the longest tail with at least three copies of a period that is ``enough``; else (0, 0)."""
+    # A repetition long enough to matter holds its own end once more; most text is settled here.
+    if text.find(text[-_END:]) == max(0, len(text) - _END):
+        return 0, 0
     reverse = text[::-1]
     border = [0] * len(reverse)
     best = (0, 0)

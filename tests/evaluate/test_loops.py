@@ -78,9 +78,6 @@ LOOPS: dict[str, Family] = {
     "table row": lambda r, n: in_text(r, again(f"| {r.choice(WORDS)} | {r.randint(1, 99)} | n/a |\n", n)),
     "two lines in turn": lambda r, n: in_text(r, again(sentence(r) + "\n" + sentence(r) + "\n", n)),
     "JSON element": lambda r, n: '{"rows": [' + again(f'{{"name": "{r.choice(WORDS)}", "value": null}}, ', n),
-    "JSON element with an id": lambda r, n: counted(
-        n, lambda i: f'{{"id": {i}, "name": "{WORDS[0]}", "done": false}}, ', r.randint(1, 500)
-    ),
     "URL path": lambda r, n: in_json(r, "https://example.org/" + again(f"{r.choice(WORDS)}/{r.choice(WORDS)}/", n)),
     "one letter": lambda r, n: in_json(r, again(r.choice("A0.-_1"), n)),
     "special token": lambda r, n: in_text(r, again(r.choice(["<unused49>", "<pad>", "</td><td>"]), n)),
@@ -92,6 +89,9 @@ HONEST: dict[str, Family] = {
     "prose": lambda r, n: prose(r, n),
     "JSON list": lambda r, n: (
         '{"rows": [' + ", ".join(f'{{"id": {i}, "name": "{sentence(r)}"}}' for i in range(n // 60))
+    ),
+    "records with a clock": lambda r, n: (
+        '{"rows": [' + counted(n, lambda i: f'{{"second": {i}, "speaker": null, "text": ""}}, ', r.randint(0, 9))
     ),
     "table with blanks": lambda r, n: "\n".join(
         f"| {i} | {r.choice(WORDS)} | N/A | {r.choice(['N/A', r.randint(1, 99)])} |" for i in range(n // 30)
@@ -110,6 +110,7 @@ HONEST: dict[str, Family] = {
     "spreadsheet": lambda r, n: "\n".join(
         ",".join(str(r.choice([0, 0, r.randint(1, 999)])) for _ in range(8)) for _ in range(n // 20)
     ),
+    "zeros": lambda r, n: prose(r, n) + "[" + ", ".join(["0"] * 40) + "]",
     "open string cut by the cap": lambda r, n: '{"text": "' + prose(r, n),
     "equal rows": lambda r, n: prose(r, n) + "\n" + "0,0,0,N/A\n" * 12,
 }
@@ -214,10 +215,10 @@ def test_the_right_answer_may_repeat() -> None:
 def test_the_time_is_linear() -> None:
     rng = random.Random(6)
     worst = ["a" * 20_000, "ab" * 10_000 + "a", prose(rng, 20_000), "a" * 19_999 + "b", few_phrases(rng, 200_000, 3)]
-    began = time.perf_counter()
+    began = time.process_time()
     for text in worst:
         find_loop(text, "length")
-    assert time.perf_counter() - began < 2
+    assert time.process_time() - began < 2
 
 
 @given(st.text(max_size=300), st.sampled_from(["length", "stop", None]))

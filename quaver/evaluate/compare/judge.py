@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
 from scipy import stats
 
 from quaver.evaluate.compare.gate import Standing
+from quaver.evaluate.compare.outcomes import OUTCOMES, Record
 from quaver.evaluate.compare.parity import Parity, parity
 from quaver.evaluate.compare.plan import TWIN, Metric, Plan
 from quaver.evaluate.compare.power import ALPHA
-from quaver.evaluate.compare.run import Job, RecordFile, counts_as_loop, decided
+from quaver.evaluate.compare.run import Job, RecordFile, decided
 from quaver.evaluate.compare.wording import Finding, word
 from quaver.evaluate.statistics import (
     Interval,
@@ -29,14 +29,6 @@ from quaver.evaluate.statistics import (
 
 #: Share of failed calls above which an arm's numbers say more about the network than about the arm.
 MOST_FAILURES = 0.02
-
-Record = Mapping[str, Any]
-_OUTCOMES: Mapping[Metric, Callable[[Record], float]] = {
-    "loop": lambda record: float(counts_as_loop(record)),
-    "parsed": lambda record: float(record.get("parsed", False)),
-    "passed": lambda record: float(bool(record.get("parsed")) and record["passed"] == record["checks"]),
-    "checks": lambda record: record["passed"] / record["checks"] if record.get("checks") else 0.0,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +62,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Everything that a report prints."""
+    """Everything that a report prints. ``band`` is the twin's difference in the primary outcome."""
 
     plan: Plan
     measured: tuple[Measured, ...]
@@ -96,24 +88,23 @@ def judge(plan: Plan, book: RecordFile) -> Result:
     standings = {arm.name: _final(plan, book, arm.name) for arm in plan.arms}
     measured = tuple(_measure(plan, book.records, standings[arm.name]) for arm in plan.arms)
     usable = [m.arm for m in measured if m.standing.state == "proven" and m.failures <= MOST_FAILURES * max(1, m.runs)]
-    metrics = [metric for metric in _OUTCOMES if _asked_for(plan, metric)]
+    metrics = [metric for metric in OUTCOMES if _asked_for(plan, metric)]
     findings: list[Finding] = []
-    band = None
+    bands: dict[Metric, float] = {}
     if plan.base in usable:
-        if plan.base + TWIN in usable:
-            twin = _compare(plan, book.records, plan.base + TWIN, plan.primary)
-            band = abs(twin.difference)
         rivals = [arm.name for arm in plan.rivals if arm.name in usable]
         for metric in metrics:
+            if plan.base + TWIN in usable:
+                bands[metric] = abs(_compare(plan, book.records, plan.base + TWIN, metric).difference)
             findings += _corrected([_compare(plan, book.records, arm, metric) for arm in rivals])
     stopped = {arm.name: decided(plan, book.records, arm.name) for arm in plan.rivals}
-    findings = [word(plan, finding, band, stopped[finding.arm]) for finding in findings]
+    findings = [word(plan, finding, bands.get(finding.metric), stopped[finding.arm]) for finding in findings]
     primary = [finding for finding in findings if finding.metric == plan.primary]
     return Result(
         plan,
         measured,
         tuple(findings),
-        band,
+        bands.get(plan.primary),
         tuple(words for finding in primary for words in finding.carried),
         (*(words for finding in primary for words in finding.not_carried), *_unjudged(measured, usable)),
         (*plan.design.warnings(), *_drift(plan, book.records)),
@@ -138,7 +129,7 @@ def _final(plan: Plan, book: RecordFile, arm: str) -> Standing:
 def _measure(plan: Plan, records: Mapping[Job, Record], standing: Standing) -> Measured:
     ours = [record for key, record in records.items() if key[0] == standing.arm]
     answered = [record for record in ours if "error" not in record]
-    rates = tuple(_rate(plan, records, standing.arm, m) for m in _OUTCOMES if ours and _asked_for(plan, m))
+    rates = tuple(_rate(plan, records, standing.arm, m) for m in OUTCOMES if ours and _asked_for(plan, m))
     return Measured(
         standing.arm,
         standing,
@@ -160,7 +151,7 @@ def _asked_for(plan: Plan, metric: Metric) -> bool:
 
 def _by_case(plan: Plan, records: Mapping[Job, Record], arm: str, metric: Metric) -> dict[str, list[float]]:
     """Outcomes by case. Failed calls count as wrong, and are no loops."""
-    outcome = _OUTCOMES[metric]
+    outcome = OUTCOMES[metric]
     found: dict[str, list[float]] = {}
     for case in plan.cases:
         runs = [records.get((arm, case.id, seed)) for seed in plan.seeds]
@@ -219,7 +210,9 @@ def _corrected(findings: Sequence[Finding]) -> list[Finding]:
 def _unjudged(measured: Sequence[Measured], usable: Sequence[str]) -> list[str]:
     said = []
     for m in measured:
-        if m.standing.state != "proven":
+        if m.standing.state == "no-op":
+            said.append(f"Anything about {m.arm}: {m.standing.why}.")
+        elif m.standing.state != "proven":
             said.append(f"Anything about {m.arm}: {m.standing.state}; {m.standing.why}.")
         elif m.arm not in usable:
             said.append(f"Anything about {m.arm}: {m.failures} of {m.runs} calls failed.")
@@ -232,7 +225,7 @@ def _drift(plan: Plan, records: Mapping[Job, Record]) -> list[str]:
     for arm in dict.fromkeys((plan.base, plan.control or plan.base)):
         ours = sorted((r for key, r in records.items() if key[0] == arm), key=lambda r: r["order"])
         half = len(ours) // 2
-        early, late = ([_OUTCOMES[plan.primary](r) for r in part] for part in (ours[:half], ours[half:]))
+        early, late = ([OUTCOMES[plan.primary](r) for r in part] for part in (ours[:half], ours[half:]))
         if half >= 3 and stats.mannwhitneyu(early, late).pvalue <= ALPHA:
             said.append(
                 f"{arm} may have moved: {plan.primary} {fmean(early):.2f} early in the run, {fmean(late):.2f} late"

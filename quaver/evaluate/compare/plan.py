@@ -161,6 +161,8 @@ def read_plan(path: Path) -> Plan:
             raise BadRequest(f"{path}: {role} {given[role]!r} is none of the arms {', '.join(names)}")
     if not cases or len({case.id for case in cases}) < len(cases):
         raise BadRequest(f"{path}: there must be cases, and their ids must differ")
+    if "stop" in given and given.get("primary") not in ("loop", "parsed", "passed"):
+        raise BadRequest(f"{path}: stop tests a rate, so primary must be loop, parsed or passed")
     base = next(arm for arm in arms if arm.name == given["base"])
     return Plan(
         given["name"],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 
 from quaver.errors import BadRequest, QuaverError
 from quaver.evaluate.compare.gate import Standing, body_of, enter, examine_reply, leave
+from quaver.evaluate.compare.outcomes import OUTCOMES
 from quaver.evaluate.compare.plan import Plan
 from quaver.evaluate.compare.reply import facts, grade
 from quaver.evaluate.compare.servers import Server
@@ -130,24 +131,18 @@ def run(
 
 
 def decided(plan: Plan, records: Mapping[Job, Mapping[str, Any]], arm: str) -> str | None:
-    """What the plan's sequential test says of an arm's loops so far; None: nothing yet, or there is no such test."""
+    """What the plan's sequential test says of an arm's primary outcome; None: nothing yet, or no such test."""
     if plan.stop is None or plan.arm(arm).twin or arm in (plan.base, plan.control):
         return None
     events = n = 0
     for record in sorted((r for key, r in records.items() if key[0] == arm), key=lambda r: r["order"]):
         if "error" not in record:
             n += 1
-            events += counts_as_loop(record)
+            events += int(OUTCOMES[plan.primary](record))
             decision = plan.stop.decide(events, n)
             if decision is not None:
                 return decision
     return None
-
-
-def counts_as_loop(record: Mapping[str, Any]) -> bool:
-    """A loop of a run that the cap ended; one that stopped by itself is only suspect."""
-    loop = record.get("loop")
-    return loop is not None and not loop["suspect"]
 
 
 def _enter_all(plan: Plan, servers: Mapping[str, Server], book: RecordFile) -> None:
@@ -196,9 +191,3 @@ def _ask(plan: Plan, server: Server, job: Job) -> dict[str, Any]:
         "checks": graded.checks,
         "loop": None if graded.loop is None else asdict(graded.loop),
     }
-
-
-def replies(book: RecordFile, arm: str) -> Iterator[tuple[Job, dict[str, Any]]]:
-    """The answered records of an arm in the order of asking."""
-    ours = ((key, record) for key, record in book.records.items() if key[0] == arm and "error" not in record)
-    yield from sorted(ours, key=lambda entry: entry[1]["order"])

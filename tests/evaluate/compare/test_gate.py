@@ -205,13 +205,16 @@ def test_a_read_back_that_is_switched_off(serve: Serve, tmp_path: Path) -> None:
     assert state(result, "560")[0] == "refused"
 
 
-def test_a_repeated_model_name_is_no_witness(serve: Serve, tmp_path: Path) -> None:
+def test_what_no_live_answer_must_carry_is_no_witness(serve: Serve, tmp_path: Path) -> None:
+    """A name that the server repeats whatever it serves; no proof at all; only what it says of itself."""
     _, base = serve()
-    _, url = serve(strict_name=False)
-    echo = Arm("other", "sglang", url, {"model": "other"}, {"model": "other"})
+    _, url = serve(strict_name=False, lie=lambda body, reply, _call: reply | {"model": body["model"]})
+    echo = Arm("echo", "sglang", url, {"model": "other"}, {"model": "other"})
     nothing = Arm("nothing", "vllm", url, {"model": "reader@base"}, {})
-    for arm in (echo, nothing):
-        assert state(compare(make_plan(base, arm), tmp_path / arm.name), arm.name)[0] == "refused"
+    itself = Arm("itself", "vllm", url, {"model": "reader@base"}, {"/version/version": "0.33.0"})
+    for arm in (echo, nothing, itself):
+        standing, why = state(compare(make_plan(base, arm), tmp_path / arm.name), arm.name)
+        assert standing == "refused" and "every live answer" in why
 
 
 def test_nothing_runs_without_a_proven_base(serve: Serve, tmp_path: Path) -> None:

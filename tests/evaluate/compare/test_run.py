@@ -248,7 +248,7 @@ class Decider:
 def test_decisions_in_this_process(tmp_path: Path, endpoint: Any) -> None:
     labels = {"long": "true", "which": "x", "level": "0"}
     checks = tuple(Check("is", label, f"/{name}/label") for name, label in labels.items())
-    proof = {"/models/models/0/name": "old-1"}
+    proof = {"model": "old-1", "/models/models/0/name": "old-1"}
     old = Arm("old", "local", "old", {}, proof | {"x_reading": "joint"} if endpoint == "systemone" else proof)
     new = Arm("new", "local", "new", {}, {"/models/models/new-1/name": "new-1", "model": "new-1"})
     twin = replace(old, name="old" + TWIN, twin=True)
