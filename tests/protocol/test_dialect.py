@@ -105,5 +105,5 @@ def test_schemas_name_both_dialects() -> None:
 
 @pytest.mark.parametrize("body", [{"state": float("nan")}, {"input": {1: 2}}, {"state": "\ud800", "images": [b"x"]}])
 def test_bodies_made_in_this_process_are_checked(body: dict[str, Any]) -> None:
-    with pytest.raises(BadRequest, match="finite|keys must be text|surrogate"):
+    with pytest.raises(BadRequest, match=r"finite|keys must be text|surrogate"):
         parse(body)
