@@ -20,19 +20,19 @@ from pathlib import Path
 
 import httpx
 import torch
+from tokenizers import Tokenizer
 
 from quaver.engine.split import SplitReader
 from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.models.encoder import groups, load_encoder
 from quaver.prompts.split import SplitEncoded, SplitPrompt
 from quaver.questions import Noul
-from tokenizers import Tokenizer
 
 EMBEDDED = Path(__file__).parent.parent / "quaver" / "embedded"
 WORDS = (
     "the customer wrote that her order arrived late and one of the lamps was broken but the support "
     "team answered within an hour offered a refund and sent a new one which works well so far"
-).split()
+).split(" ")  # fmt: skip
 FIRST, SECOND = Noul("Is the customer satisfied?"), Noul("Does the text mention a refund?")
 Body = dict[str, object]
 

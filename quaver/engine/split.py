@@ -95,10 +95,19 @@ def tokens(text: Text) -> int:
     return sum(map(len, text))
 
 
+def divisors(temperatures: Tensor, options: Tensor) -> Tensor:
+    """``t * (n / 2) ** g`` for rows (t, g) of [Q, 2] and n options each, [Q].
+
+    A cosine tells two options apart more surely than twenty, so one temperature does not fit both.
+    """
+    return temperatures[:, 0] * (options / 2) ** temperatures[:, 1]
+
+
 class SplitReader:
     """Reads questions about states with one encoder and one head, three quarters of the cache for states.
 
-    ``temperatures`` divide the logits of noul, choice and score questions; None takes the release's own.
+    ``temperatures`` divide the logits of noul, choice and score questions, see ``divisors``; None takes
+    the release's own.
     """
 
     def __init__(
@@ -106,7 +115,7 @@ class SplitReader:
         encoder: Encoder,
         head: JointSchemaHead,
         cache_bytes: int = 256 << 20,
-        temperatures: Sequence[float] | None = None,
+        temperatures: Sequence[tuple[float, float]] | None = None,
     ) -> None:
         self.encoder = encoder
         self.head = head
@@ -121,10 +130,11 @@ class SplitReader:
         schema = [text for question in encoded.questions for text in (question.text, *question.options)]
         state, known, computed = self._rows(encoded.state, schema)
         logits = self.head(self._input(encoded, state, known), alone=True).cpu()
-        types = torch.tensor([question.type for question in encoded.questions for _ in question.options])
         sizes = [len(question.options) for question in encoded.questions]
-        each = (logits / self.temperatures[types]).split(sizes)
-        return Reading(tuple(each), computed, reused=encoded.tokens - computed)
+        types = torch.tensor([question.type for question in encoded.questions])
+        by = divisors(self.temperatures[types], torch.tensor(sizes))
+        each = tuple(row / d for row, d in zip(logits.split(sizes), by, strict=True))
+        return Reading(each, computed, reused=encoded.tokens - computed)
 
     def _rows(self, state: Text, schema: Sequence[Text]) -> tuple[StateRows, dict[Text, TextRows], int]:
         """The rows of the state and of all schema texts; what no cache holds is encoded in one go, and its tokens

@@ -23,8 +23,8 @@ class Encoder(nn.Module):
         super().__init__()
         self.bert = bert
         self.hidden_size = int(bert.config.hidden_size)
-        #: What the release's config divides the logits of noul, choice and score questions by.
-        self.temperatures: tuple[float, ...] = tuple(getattr(bert.config, "temperatures", (1.0, 1.0, 1.0)))
+        #: From the release's config: temperature of noul, choice and score questions and its growth with options.
+        self.temperatures: Sequence[tuple[float, float]] = getattr(bert.config, "temperatures", ((1.0, 0.0),) * 3)
 
     def forward(self, windows: Sequence[Window], budget: int = 4096) -> list[Tensor]:
         """The hidden rows [tokens, hidden] of each window, in order; float32 whatever the arithmetic.
@@ -82,4 +82,4 @@ def load_encoder(folder: Path, device: torch.device | str = "cpu", dtype: torch.
             raise BadRelease(f"{folder / 'model.safetensors'} has {name} as {shape}; it must be {tuple(tensor.shape)}")
     # What an encoder was packaged with besides, such as its pooler, has no part in a split read.
     bert.load_state_dict({name: tensors[name] for name in expected})
-    return Encoder(bert.to(device, dtype)).eval().requires_grad_(False)
+    return Encoder(bert).to(device, dtype).eval().requires_grad_(False)

@@ -62,9 +62,10 @@ class SplitPrompt:
     """
 
     def __init__(self, tokenizer: Tokenizer, window: int = 256) -> None:
-        self.start, self.end = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
-        if self.start is None or self.end is None:
+        start, end = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
+        if start is None or end is None:
             raise BadRelease("the tokenizer has no [CLS] and [SEP]; the split read needs that of a BERT encoder")
+        self.start, self.end = int(start), int(end)
         # The packaged settings may cut and pad; the copy is ours to change.
         self.tokenizer = Tokenizer.from_str(tokenizer.to_str())
         self.tokenizer.no_truncation()

@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import fields
 from pathlib import Path
 
 import torch
 
 from quaver.train import calibrate, fit, mixture, release, sources
-from quaver.train.fit import Plan
 
 
 def main() -> None:
-    """Command line: fetch, train, write the release, fit its temperatures."""
+    """Command line: fetch, train stage by stage, write the release after each, fit its temperatures."""
     parser = argparse.ArgumentParser(prog="quaver.train", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder for the fetched packages")
     parser.add_argument("--out", type=Path, required=True, help="release folder to write")
-    for field in fields(Plan):
-        parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
-    asked = vars(parser.parse_args())
-    data, out = asked.pop("data"), asked.pop("out")
+    parser.add_argument("--from-stage", type=int, default=0, help="go on with the release in --out at this stage")
+    asked = parser.parse_args()
     # One thread: sums then have one order on every machine, and many small operations gain nothing from two.
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
-    sources.fetch(data)
-    source = release.base(data)
-    plan = Plan(**asked)
-    model = fit.start(source, plan)
-    out.mkdir(parents=True, exist_ok=True)
-    fit.train(model, mixture.load(data, "train"), plan, out / "training-log.jsonl")
-    release.write(out, model.encoder.encoder, model.head, fit.HEAD, source)
-    prompt, reader = release.open_reader(out)
-    release.set_temperatures(out, calibrate.fit(prompt, reader, data))
+    sources.fetch(asked.data)
+    base, items = release.base(asked.data), mixture.load(asked.data, "train")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    log = asked.out / "training-log.jsonl"
+    if asked.from_stage == 0:
+        log.unlink(missing_ok=True)
+    for stage, plan in enumerate(fit.STAGES):
+        if stage >= asked.from_stage:
+            # A later stage starts from the written release, so that it can be run alone to the same end.
+            model = fit.resume(asked.out, base, plan) if stage else fit.start(base, plan)
+            fit.train(model, items, plan, log)
+            release.write(asked.out, model.encoder.encoder, model.head, fit.HEAD, base)
+    release.set_temperatures(asked.out, calibrate.fit(*release.open_reader(asked.out), asked.data))
 
 
 if __name__ == "__main__":

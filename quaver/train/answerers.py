@@ -5,6 +5,7 @@ An answerer is a function of a question and states; it gives one row of probabil
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -86,9 +87,7 @@ class Cosine:
 def sparrow(folder: Path) -> Answerer:
     """``sparrow-decider`` with its general model, unpacked in ``folder``."""
     sys.path.insert(0, str(folder / "sparrow_decider"))
-    from sparrow_decider import Decider
-
-    decider: Any = Decider.load()
+    decider = importlib.import_module("sparrow_decider").Decider.load()
 
     def answer(question: Question, states: Sequence[Json]) -> list[list[float]]:
         asked = {"q": _wire(question)}
@@ -98,13 +97,10 @@ def sparrow(folder: Path) -> Answerer:
 
 
 def _wire(question: Question) -> dict[str, Any]:
-    criteria = question.criteria
+    body: dict[str, Any] = {"type": question.type, "instructions": question.instructions}
     if isinstance(question, Choice):
-        criteria = {name: name if about is None else about for name, about in dict(question.criteria).items()}
-    body = {"type": question.type, "instructions": question.instructions}
-    return (
-        body if criteria is None else {**body, "criteria": list(criteria) if isinstance(criteria, tuple) else criteria}
-    )
+        return {**body, "criteria": {name: name for name in question.option_ids}}
+    return body if question.criteria is None else {**body, "criteria": list(question.criteria)}
 
 
 def _probabilities(question: Question, given: dict[str, Any]) -> list[float]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from quaver.heads.joint_schema import MAX_LOG_SCALE, Attention, JointSchemaHead
+from quaver.heads.joint_schema import MAX_LOG_SCALE, Attention, EvidenceRouting, FieldDecoder, JointSchemaHead
 from quaver.prompts.split import SplitQuestion, Text, Window
 
 #: The hidden rows [N, hidden] of windows, one after another in order.
@@ -49,8 +49,11 @@ def read_texts(encoder: RowsOf, texts: Sequence[Text]) -> TextRows:
 
 def logits(
     head: JointSchemaHead, texts: TextRows, states: Sequence[Text], questions: Sequence[SplitQuestion]
-) -> Tensor:
-    """Logits [N, O] of question i about state i; options beyond a question's own get -1e4."""
+) -> tuple[Tensor, Tensor]:
+    """Prior and gated residual [N, O] of question i about state i; their sum are the logits.
+
+    Options beyond a question's own get a prior of -1e4 and no residual.
+    """
     normalised = head.normalise(texts.flat)
     means, normal = texts.mean(texts.flat), texts.mean(normalised)
     memory, seen, state_of = _memory(head, texts, normalised, states)
@@ -67,6 +70,7 @@ def logits(
     options = options + head.option_question_projection(normal)[asked].unsqueeze(1)
     seen = seen[state_of]
     for layer in head.evidence_layers:
+        assert isinstance(layer, EvidenceRouting)
         rows = layer.memory_norm(memory)
         options = options + _attend(layer.attention, layer.query_norm(options), rows, state_of, seen)
         options = options + layer.feedforward(layer.feedforward_norm(options))
@@ -76,6 +80,7 @@ def logits(
     summary = head.option_summary_norm((weight.unsqueeze(-1) * options).sum(1))
     fields = fields + summary + head.global_projection(normal)[state] + head.type_embedding(types)
     for layer in head.layers:
+        assert isinstance(layer, FieldDecoder)
         fields = fields + layer.self_attn.alone(layer.norm1(fields))
         routed = _attend(layer.multihead_attn, layer.norm2(fields).unsqueeze(1), memory, state_of, seen)
         fields = fields + routed.squeeze(1)
@@ -84,7 +89,7 @@ def logits(
     prior = head.prior_logit_scale.clamp(max=MAX_LOG_SCALE).exp() * cosine
     paired = head.field_norm(fields).unsqueeze(1).expand_as(options)
     joint = torch.sigmoid(head.residual_gate) * head.joint(paired, head.option_norm(options))
-    return (prior + joint).float().masked_fill(~real, -1e4)
+    return prior.float().masked_fill(~real, -1e4), joint.float().masked_fill(~real, 0.0)
 
 
 def _memory(
@@ -100,7 +105,7 @@ def _memory(
     # Padding repeats the state's last row; nothing attends to it.
     index = starts[chosen].unsqueeze(1) + torch.minimum(positions, lengths[chosen].unsqueeze(1) - 1)
     rows = normalised.index_select(0, index.flatten())
-    memory = head.project_memory(rows).unflatten(0, index.shape)
+    memory = head.project_memory(rows).view(*index.shape, -1)
     return memory, seen, torch.tensor([distinct[text] for text in states])
 
 
@@ -110,7 +115,7 @@ def _attend(attention: Attention, queries: Tensor, memory: Tensor, state_of: Ten
     q = functional.linear(queries, attention.in_proj_weight[:width], attention.in_proj_bias[:width])
     kv = functional.linear(memory, attention.in_proj_weight[width:], attention.in_proj_bias[width:])
     k, v = kv.index_select(0, state_of).chunk(2, dim=-1)
-    q, k, v = (x.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for x in (q, k, v))
+    q, k, v = (x.reshape(*x.shape[:2], attention.heads, -1).transpose(1, 2) for x in (q, k, v))
     # Written out, because the fused kernel's backward is several times slower on a CPU in bfloat16.
     scores = (q @ k.transpose(-1, -2)) / q.shape[-1] ** 0.5
     mixed = scores.masked_fill(~seen[:, None, None, :], -1e4).softmax(-1).to(v.dtype) @ v

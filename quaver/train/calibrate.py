@@ -1,8 +1,8 @@
-"""Temperatures of a trained release, one per type of question, fitted on items of the calibration part.
+"""Temperatures of a trained release, by type of question, fitted on items of the calibration part.
 
 A temperature divides logits, so no order of options changes. Source: Guo et al. 2017
-(arXiv 1706.04599). Choices are calibrated on labels that belong to texts of the calibration part;
-none of the topic tests is touched.
+(arXiv 1706.04599). That of a choice grows with its options. Choices are calibrated on labels that
+belong to texts of the calibration part; none of the topic tests is touched.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from quaver.train import mixture, tasks
 from quaver.train.examples import Example
 
 TYPES = ("noul", "choice", "score")
-#: Batches of the mixture that choices are calibrated on.
-DRAWS = 4
 #: At most so many items of each task, for nouls and scores.
 ITEMS = 300
-#: Candidate temperatures, 2 % apart.
-CANDIDATES = torch.logspace(-0.7, 1.0, 200)
+#: Batches of topical choices.
+DRAWS = 6
+TEMPERATURES = torch.logspace(-1.0, 0.5, 100).tolist()
+#: A choice's temperature is multiplied by two to this power when its options double.
+GROWTHS = torch.linspace(-0.2, 0.8, 26).tolist()
 
 #: Logits and target of one question.
 Seen = tuple[Tensor, Tensor]
 
 
-def fit(prompt: SplitPrompt, reader: SplitReader, folder: Path) -> tuple[float, float, float]:
-    """Temperatures of noul, choice and score for a reader that has none yet."""
+def fit(prompt: SplitPrompt, reader: SplitReader, folder: Path) -> list[tuple[float, float]]:
+    """(temperature, growth) of noul, choice and score for a reader that has none yet."""
     seen: dict[str, list[Seen]] = {name: [] for name in TYPES}
     for task in tasks.part_tasks(folder, "calibration"):
         # Files are sorted by label, so every so many items, not the first.
@@ -40,10 +41,8 @@ def fit(prompt: SplitPrompt, reader: SplitReader, folder: Path) -> tuple[float, 
         seen[task.question.type] += answered(prompt, reader, examples)
     drawn = mixture.load(folder, "calibration")
     for seed in range(DRAWS):
-        topical = drawn.draw_topical(seed)
-        seen["choice"] += answered(prompt, reader, topical)
-    noul, choice, score = (temperature(seen[name]) for name in TYPES)
-    return noul, choice, score
+        seen["choice"] += answered(prompt, reader, drawn.draw_topical(seed))
+    return [best(seen[name], GROWTHS if name == "choice" else [0.0]) for name in TYPES]
 
 
 def answered(prompt: SplitPrompt, reader: SplitReader, examples: Sequence[Example]) -> list[Seen]:
@@ -54,7 +53,15 @@ def answered(prompt: SplitPrompt, reader: SplitReader, examples: Sequence[Exampl
     ]
 
 
-def temperature(seen: Sequence[Seen]) -> float:
-    """The candidate with the least cross-entropy."""
-    losses = [sum(-float(target @ (logits / value).log_softmax(-1)) for logits, target in seen) for value in CANDIDATES]
-    return float(CANDIDATES[int(torch.tensor(losses).argmin())])
+def best(seen: Sequence[Seen], growths: Sequence[float]) -> tuple[float, float]:
+    """The temperature and growth with the least cross-entropy."""
+    sizes = torch.tensor([len(logits) for logits, _ in seen])
+    pad = torch.nn.utils.rnn.pad_sequence
+    logits = pad([row for row, _ in seen], batch_first=True, padding_value=-1e4)
+    target = pad([row for _, row in seen], batch_first=True)
+
+    def loss(temperature: float, growth: float) -> float:
+        divisor = temperature * (sizes / 2) ** growth
+        return -float((target * (logits / divisor.unsqueeze(1)).log_softmax(-1)).sum())
+
+    return min(((t, g) for g in growths for t in TEMPERATURES), key=lambda pair: loss(*pair))

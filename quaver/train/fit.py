@@ -10,28 +10,23 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections import Counter
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 
 import torch
-from tokenizers import Tokenizer
-from torch import Tensor
-from torch.nn import functional
+from torch import nn
 
+from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.heads.joint_schema import JointSchemaHead
 from quaver.models.encoder import load_encoder
-from quaver.prompts.split import SplitPrompt, SplitQuestion, Text
-from quaver.train import batched
-from quaver.train.examples import Example
+from quaver.train import release
+from quaver.train.losses import Model, step_losses, weighted
 from quaver.train.mixture import Mixture
 from quaver.train.tuned import TunedEncoder
 
 HEAD = {"hidden_size": 384, "width": 192, "routing_layers": 2, "layers": 1, "heads": 6, "feedforward": 384}
-
-
-#: Share of a family in the loss, beside 1 for all others.
-WEIGHTS = {"sentiment-noul": 4.0, "sentiment-graded": 4.0, "spam-noul": 2.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,104 +41,59 @@ class Plan:
     decay: float = 0.01
     frozen_layers: int = 3
     keep: float = 2.0
+    hush: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Model:
-    """What is trained, and how texts become tokens."""
-
-    encoder: TunedEncoder
-    head: JointSchemaHead
-    prompt: SplitPrompt
+#: First the tasks are learned; then, with small steps, the residual learns to leave topics to the prior.
+STAGES = (Plan(), Plan(steps=150, seed=21, encoder_rate=3e-5, head_rate=3e-4, hush=0.1))
 
 
-def start(folder: Path, plan: Plan) -> Model:
+def start(base: Path, plan: Plan) -> Model:
     """The packaged encoder with a fresh head whose prior already decides and whose residual starts small."""
     torch.manual_seed(plan.seed)
-    encoder = TunedEncoder(load_encoder(folder), plan.frozen_layers)
     head = JointSchemaHead(**HEAD)
     with torch.no_grad():
         head.prior_logit_scale.fill_(math.log(15.0))
-        head.type_embedding.weight.normal_(std=0.02)
-        head.residual_scorer[3].weight.zero_()
-        head.residual_scorer[3].bias.zero_()
-    return Model(encoder, head, SplitPrompt(Tokenizer.from_file(str(folder / "tokenizer.json"))))
+        nn.init.normal_(head.type_embedding.weight, std=0.02)
+        for parameter in head.residual_scorer[-1].parameters():
+            nn.init.zeros_(parameter)
+    encoder = TunedEncoder(load_encoder(base), load_encoder(base), plan.frozen_layers)
+    return Model(encoder, head, release.open_prompt(base))
+
+
+def resume(folder: Path, base: Path, plan: Plan) -> Model:
+    """The release in ``folder``, to be trained on."""
+    encoder = TunedEncoder(load_encoder(folder), load_encoder(base), plan.frozen_layers)
+    head = load_joint_schema_head(folder).requires_grad_(True)
+    return Model(encoder, head, release.open_prompt(folder))
 
 
 def train(model: Model, mixture: Mixture, plan: Plan, log: Path) -> None:
-    """Runs ``plan.steps`` steps and writes one line of JSON per 25 of them to ``log``."""
+    """Runs ``plan.steps`` steps and writes adds one line of JSON per 25 of them to ``log``."""
     optimiser = _optimiser(model, plan)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, plan))
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
-    began, sums, counts = time.perf_counter(), {}, {}
-    with log.open("w") as file:
+    began, seen = time.perf_counter(), defaultdict[str, list[float]](list)
+    with log.open("a") as file:
         file.write(json.dumps({"plan": asdict(plan), "head": HEAD}) + "\n")
         for step in range(plan.steps):
             examples = mixture.draw(plan.seed * 1_000_003 + step)
-            losses, away = step_losses(model, examples)
-            (weighted(examples, losses) + plan.keep * away).backward()
+            found = step_losses(model, examples)
+            total = weighted(examples, found.answers) + plan.keep * found.drift + plan.hush * found.residual
+            torch.autograd.backward(total)
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
             schedule.step()
-            for example, loss in zip(examples, losses.tolist(), strict=True):
-                sums[example.family] = sums.get(example.family, 0.0) + loss
-                counts[example.family] = counts.get(example.family, 0) + 1
+            for example, loss in zip(examples, found.answers.tolist(), strict=True):
+                seen[example.family].append(loss)
             if (step + 1) % 25 == 0:
-                means = {family: round(sums[family] / counts[family], 4) for family in sorted(sums)}
-                entry = {
-                    "step": step + 1,
-                    "seconds": round(time.perf_counter() - began),
-                    "drift": round(away.item(), 4),
-                }
-                file.write(json.dumps({**entry, "loss": means}) + "\n")
+                entry = {"step": step + 1, "seconds": round(time.perf_counter() - began)}
+                apart = {"drift": round(found.drift.item(), 4), "residual": round(found.residual.item(), 4)}
+                means = {family: round(fmean(values), 4) for family, values in sorted(seen.items())}
+                file.write(json.dumps({**entry, **apart, "loss": means}) + "\n")
                 file.flush()
-                sums, counts = {}, {}
-
-
-def weighted(examples: list[Example], losses: Tensor) -> Tensor:
-    """Mean loss of families, each by its weight, however many examples it has; ()."""
-    counts = Counter(example.family for example in examples)
-    total = sum(WEIGHTS.get(family, 1.0) for family in counts)
-    shares = [WEIGHTS.get(example.family, 1.0) / counts[example.family] / total for example in examples]
-    return losses @ torch.tensor(shares)
-
-
-def step_losses(model: Model, examples: list[Example]) -> tuple[Tensor, Tensor]:
-    """Divergence of each answer from its target [N], and the drift of topical vectors from the untrained encoder's."""
-    encoded = [model.prompt.encode(example.state, [example.question]) for example in examples]
-    states, questions = [one.state for one in encoded], [one.questions[0] for one in encoded]
-    with torch.autocast("cpu", torch.bfloat16):
-        texts = batched.read_texts(model.encoder, all_texts(states, questions))
-        scores = _by_length(model.head, texts, states, questions)
-    target = torch.zeros_like(scores)
-    for row, example in enumerate(examples):
-        target[row, : len(example.target)] = torch.tensor(example.target)
-    # The target's own entropy is taken off, so that 0 is perfect and families can be compared.
-    losses = -(target * (scores.log_softmax(-1) - target.clamp(min=1e-9).log())).sum(-1)
-    topical = [i for i, example in enumerate(examples) if example.topical]
-    anchored = list(dict.fromkeys(text for i in topical for text in (states[i], *questions[i].options)))
-    wanted = model.encoder.original_vectors(anchored)
-    return losses, (1 - functional.cosine_similarity(texts.mean(texts.flat)[texts.of(anchored)], wanted, dim=-1)).mean()
-
-
-def _by_length(
-    head: JointSchemaHead, texts: batched.TextRows, states: list[Text], questions: list[SplitQuestion]
-) -> Tensor:
-    """Logits [N, O] in the given order, short and long states apart, so that little of the work is padding."""
-    order = sorted(range(len(states)), key=lambda i: sum(map(len, states[i])))
-    cut = len(order) * 2 // 3
-    parts = []
-    for rows in (order[:cut], order[cut:]):
-        parts.append(batched.logits(head, texts, [states[i] for i in rows], [questions[i] for i in rows]))
-    widest = max(part.shape[1] for part in parts)
-    joined = torch.cat([functional.pad(part, (0, widest - part.shape[1]), value=-1e4) for part in parts])
-    return joined[torch.tensor(order).argsort()]
-
-
-def all_texts(states: list[Text], questions: list[SplitQuestion]) -> list[Text]:
-    """Every text of a batch, repeats included."""
-    return [*states, *(text for question in questions for text in (question.text, *question.options))]
+                seen.clear()
 
 
 def _optimiser(model: Model, plan: Plan) -> torch.optim.AdamW:

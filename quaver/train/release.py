@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,10 @@ def write(folder: Path, encoder: Encoder, head: JointSchemaHead, head_config: di
     shutil.copyfile(source / "tokenizer.json", folder / "tokenizer.json")
 
 
-def set_temperatures(folder: Path, temperatures: tuple[float, float, float]) -> None:
-    """Writes what divides the logits of noul, choice and score questions into the release's config."""
+def set_temperatures(folder: Path, temperatures: Sequence[tuple[float, float]]) -> None:
+    """Writes temperature and growth of noul, choice and score questions into the release's config."""
     config = json.loads((folder / "config.json").read_text())
-    _dump(folder / "config.json", {**config, "temperatures": [round(t, 4) for t in temperatures]})
+    _dump(folder / "config.json", {**config, "temperatures": [[round(x, 4) for x in pair] for pair in temperatures]})
 
 
 def open_reader(folder: Path) -> tuple[SplitPrompt, SplitReader]:

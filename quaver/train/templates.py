@@ -29,13 +29,12 @@ def expand(template: str, rules: Mapping[str, str], rng: random.Random) -> str:
 
 
 def _alternative(match: re.Match[str], rng: random.Random) -> str:
-    if match[1] is None:
-        return rng.choice(match[2].split("|")) if rng.random() < 0.5 else ""
-    if ";" in match[1]:
-        parts = match[1].split(";")
-        rng.shuffle(parts)
-        return " ".join(parts)
-    return rng.choice(match[1].split("|"))
+    required, optional = match.groups()
+    if required is None:
+        return rng.choice(str(optional).split("|")) if rng.random() < 0.5 else ""
+    parts = str(required).split(";")
+    rng.shuffle(parts)
+    return " ".join(parts) if len(parts) > 1 else rng.choice(str(required).split("|"))
 
 
 def _slot(name: str, rng: random.Random) -> str:

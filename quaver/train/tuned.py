@@ -7,7 +7,6 @@ change, nor do the vectors that the untrained encoder gives them, so both are co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +16,16 @@ from quaver.prompts.split import Text, Window
 
 
 class TunedEncoder(nn.Module):
-    """``encoder`` with its layers from ``frozen`` on open to learning, and an untouched copy beside it."""
+    """``encoder`` learns in its layers from ``frozen`` on; ``original`` is untrained and the same below them."""
 
-    def __init__(self, encoder: Encoder, frozen: int) -> None:
+    def __init__(self, encoder: Encoder, original: Encoder, frozen: int) -> None:
         super().__init__()
         # Eager attention: the fused kernel's backward is several times slower on a CPU in bfloat16.
-        encoder.bert.set_attn_implementation("eager")
+        for one in (encoder, original):
+            one.bert.set_attn_implementation("eager")
         self.encoder = encoder
         self.upper = encoder.bert.encoder.layer[frozen:].requires_grad_(True)
-        self.original = [deepcopy(encoder).to(torch.bfloat16).requires_grad_(False)]  # a list: not a submodule
+        self.original = [original.to(torch.bfloat16)]  # in a list, so that it is no submodule
         self.frozen = frozen
         self._lower: dict[Window, Tensor] = {}
         self._sums: dict[Window, Tensor] = {}
@@ -54,7 +54,8 @@ class TunedEncoder(nn.Module):
                 hidden = layer(hidden, mask)
             totals = (hidden.float() * real.unsqueeze(-1)).sum(1)
             self._sums.update(zip((new[i] for i in group), totals, strict=True))
-        return torch.stack([sum(self._sums[w] for w in text) / sum(map(len, text)) for text in texts])
+        sums = [torch.stack([self._sums[window] for window in text]).sum(0) for text in texts]
+        return torch.stack([total / sum(map(len, text)) for total, text in zip(sums, texts, strict=True)])
 
     @torch.no_grad()
     def _keep(self, windows: Sequence[Window], budget: int) -> None:

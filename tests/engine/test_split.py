@@ -93,9 +93,9 @@ def test_the_last_window_of_a_long_state_counts(encoder: Encoder, head: JointSch
 def test_255_options_and_temperatures(encoder: Encoder, head: JointSchemaHead) -> None:
     request = encoded(6, questions=2, options=255)
     plain = SplitReader(encoder, head).read(request).logits
-    cooled = SplitReader(encoder, head, temperatures=(2.0, 4.0, 1.0)).read(request).logits
+    cooled = SplitReader(encoder, head, temperatures=((2.0, 0.0), (4.0, 0.5), (1.0, 0.0))).read(request).logits
     assert [len(row) for row in plain] == [255, 255]
-    close(cooled, (plain[0] / 2, plain[1] / 4))
+    close(cooled, (plain[0] / 2, plain[1] / 4 / 127.5**0.5))
 
 
 def test_the_cache_drops_the_least_recently_used() -> None:

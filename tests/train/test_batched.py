@@ -35,7 +35,8 @@ def test_a_padded_batch_equals_one_record_after_another() -> None:
         SplitQuestion(i % 3, _text(rng), tuple(_text(rng) for _ in range(rng.randint(1, 5)))) for i in range(8)
     ]
     texts = [*states, *(text for q in questions for text in (q.text, *q.options))]
-    got = batched.logits(head, batched.read_texts(_encoder(table), texts), states, questions)
+    prior, joint = batched.logits(head, batched.read_texts(_encoder(table), texts), states, questions)
+    got = prior + joint
     for row, (state, question) in enumerate(zip(states, questions, strict=True)):
         expected = head(_one(head, table, state, question), alone=True)
         torch.testing.assert_close(got[row, : len(expected)], expected, rtol=0, atol=TOLERANCE)
