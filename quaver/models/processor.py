@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any, Protocol
 
 from quaver.errors import BadMedia
@@ -39,11 +40,13 @@ class MediaProcessor:
     """The image and video half of a Clef prompt.
 
     It is built on first use: a server that only reads text needs neither torchvision nor the
-    release's processor files.
+    release's processor files. Safe to share between threads.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        # Fast tokenizers inside the processor are set up per call and must not be shared meanwhile.
+        self._one_at_a_time = Lock()
 
     @cached_property
     def _processor(self) -> Any:
@@ -95,7 +98,8 @@ class MediaProcessor:
                 "do_sample_frames": False,
             }
         text = IMAGE * len(images) + VIDEO * len(videos) + "\n"
-        encoded = self._processor(text=[text], images=list(images) or None, return_tensors="pt", **clips)
+        with self._one_at_a_time:
+            encoded = self._processor(text=[text], images=list(images) or None, return_tensors="pt", **clips)
         return Media(
             ids=tuple(encoded["input_ids"][0].tolist()),
             tensors={name: encoded[name] for name in TENSORS if name in encoded},

@@ -1,10 +1,12 @@
 """Devices and precisions."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
 from quaver.errors import Unavailable
-from quaver.models.placement import resolve_device, resolve_dtype
+from quaver.models.placement import prepare_thread, resolve_device, resolve_dtype
 
 
 def test_auto_takes_cuda_when_it_is_there() -> None:
@@ -26,3 +28,16 @@ def test_devices_that_are_not_there(name: str) -> None:
 def test_float16_is_not_offered() -> None:
     with pytest.raises(Unavailable, match="'bfloat16'"):
         resolve_dtype("float16", torch.device("cpu"))
+
+
+def test_a_prepared_thread_has_no_denormals_and_leaves_others_alone() -> None:
+    def smallest() -> float:
+        return float((torch.full((8,), 1e-30) * 1e-10).max())
+
+    def prepared() -> float:
+        prepare_thread()
+        return smallest()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(prepared).result() == 0
+    assert smallest() > 0

@@ -1,6 +1,7 @@
 """Images and frames to patches and prompt ids, apart from the model that reads them."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,14 @@ def test_decoded_frames(case: dict[str, Any]) -> None:
 )
 def test_two_frames_a_second_and_at_least_four(total: int, fps: float, frames: list[int]) -> None:
     assert release().processor.frames_of(total, fps) == frames
+
+
+def test_threads_may_share_it() -> None:
+    image = Image.new("RGB", (64, 48), "teal")
+    with ThreadPoolExecutor(4) as pool:
+        media = list(pool.map(lambda n: release().processor.encode([image] * n, []), [1, 2, 1, 2, 3, 1]))
+    tokens = [len(item.ids) for item in media if item]
+    assert [tokens[0], tokens[1], tokens[0], tokens[1], tokens[4], tokens[0]] == tokens
 
 
 def test_nothing_to_encode() -> None:

@@ -11,6 +11,7 @@ from quaver.prompts.clef import ClefPrompt, alone, options, render
 from quaver.prompts.encoded import Encoded
 from quaver.questions import Choice, Noul, Request, Score
 
+HALF = "no\udcff"
 PROMPTS = cases("prompt-cases")
 TEXTS = {
     folder: [case for case in cases(f"{folder.name}/cases") if is_text(case) and "input_ids" in case]
@@ -137,6 +138,22 @@ def test_render_writes_numbers_as_python_json() -> None:
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(BadRequest, match="cannot be written as JSON"):
         small().encode(Request(value, {"q": Noul("?")}))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Request(HALF, {"q": Noul("?")}),
+        Request({"deep": [HALF]}, {"q": Noul("?")}),
+        Request("s", {HALF: Noul("?")}),
+        Request("s", {"q": Noul(HALF)}),
+        Request("s", {"q": Choice("?", {HALF: None})}),
+        Request("s", {"q": Score("?", [HALF, "b"])}),
+    ],
+)
+def test_half_a_surrogate_pair_anywhere_is_refused(asked: Request) -> None:
+    with pytest.raises(BadRequest, match="half of a surrogate pair"):
+        small().encode(asked)
 
 
 def test_a_bottomless_state_is_refused() -> None:
