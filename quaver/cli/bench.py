@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -47,6 +48,9 @@ def bench(
     concurrency: Annotated[int, typer.Option(min=1, help="Requests at once; the most of a sweep.")] = 8,
     rate: Annotated[float, typer.Option(min=0.01, help="Requests per second; where a saturation search begins.")] = 1.0,
     slowest: Annotated[float, typer.Option(help="Seconds that p95 may take while a server keeps up.")] = 1.0,
+    step: Annotated[
+        float, typer.Option(min=0, help="Seconds that a step of a saturation search lasts at least.")
+    ] = 10.0,
     requests: Annotated[int, typer.Option(min=1, help="Counted requests per server and level.")] = 200,
     rounds: Annotated[int, typer.Option(min=1, help="Parts they are sent in, servers in random order.")] = 4,
     warmup: Annotated[int, typer.Option(min=0, help="Requests per server before counting begins.")] = 20,
@@ -56,7 +60,9 @@ def bench(
     questions: Annotated[int, typer.Option(min=1, help="Questions of a request.")] = 4,
     choices: Annotated[int, typer.Option(min=2, max=255, help="Options of a choice.")] = 4,
     timeout: Annotated[float, typer.Option(help="Seconds after which a request counts as an error.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="Draws the requests and their order.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws the requests and their order; a new one each time when not given.")
+    ] = None,
     api_key: Annotated[str | None, typer.Option(envvar="QUAVER_API_KEY", help="The servers' key.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with plots.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the JSON.")] = False,
@@ -72,11 +78,13 @@ def bench(
     from quaver.evaluate.bench.plan import bench as run
     from quaver.evaluate.bench.workload import Workload
 
+    # A state that an earlier run sent may still be cached, so "never sent before" needs words of its own.
+    seed = secrets.randbelow(2**31) if seed is None else seed
     asked = [_server(text, api_key) for text in servers]
     if len({server.name for server in asked}) < len(asked):
         raise BadRequest("two servers have one name; give names as NAME=URL")
     workload = Workload(new_states, shared_schemas, words, questions, choices, seed=seed)
-    plan = Plan(_levels(mode, concurrency, rate), requests, rounds, warmup, rate, slowest, seed)
+    plan = Plan(_levels(mode, concurrency, rate), requests, rounds, warmup, rate, slowest, step, seed)
     with console.status("warming up", spinner="dots") as status:
         result = anyio.run(lambda: run(asked, workload, plan, timeout=timeout, on_progress=status.update))
     settings = {
@@ -130,9 +138,13 @@ def _table(result: Result) -> Table:
     from quaver.evaluate.bench.summary import summarise
 
     kept = [f"{name} keeps up with {rate:.3g} requests per second" for name, rate in result.sustained.items()]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption="\n".join(kept) or None, caption_justify="left")
-    for name in ("server", "load", "p50 ms", "p95 ms", "p99 ms", "per second", "tokens/s", "cached", "errors"):
-        table.add_column(name, justify="left" if name in ("server", "load", "errors") else "right")
+    caption = "\n".join(["p50, p95 and p99 in milliseconds", *kept])
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), caption=caption, caption_justify="left")
+    for name in ("server", "load", "p50", "p95", "p99", "per s", "tokens/s", "cached", "errors"):
+        if name in ("server", "errors"):
+            table.add_column(name, overflow="fold", min_width=9)
+        else:
+            table.add_column(name, justify="left" if name == "load" else "right", no_wrap=True)
     for server, levels in result.levels.items():
         for i, level in enumerate(levels):
             found = summarise(level.load, level.blocks)
@@ -140,7 +152,8 @@ def _table(result: Result) -> Table:
             rates = (_number(found["per_second"], 1, 1), _number(found["tokens_per_second"], 1, 0))
             cached = "–" if found["cached_share"] is None else f"{found['cached_share']:.0%}"
             errors = ", ".join(f"{count} {kind}" for kind, count in found["errors"].items())
-            table.add_row(server if i == 0 else "", words(level.load), *times, *rates, cached, errors)
+            load = words(level.load).partition(",")[0]
+            table.add_row(server if i == 0 else "", load, *times, *rates, cached, errors)
         table.add_section()
     return table
 

@@ -187,7 +187,7 @@ def test_saturation_of_two_servers() -> None:
         refused = request.url.host == "b" or count["a"] > 60
         return httpx.Response(503) if refused else httpx.Response(200, json=USAGE)
 
-    result = plan_over(handler, Plan((), requests=20, warmup=0, rate=2000.0, slowest=60.0))
+    result = plan_over(handler, Plan((), requests=20, warmup=0, rate=2000.0, slowest=60.0, step=0.0))
     assert result.sustained == {"a": 8000.0, "b": 0.0}
     assert result.to_json()["b"]["sustained_per_second"] == 0.0
 
@@ -203,6 +203,7 @@ def test_the_pages_in_a_browser(tmp_path: Path, browser: Chrome) -> None:
         browser.get(f"file://{tmp_path / 'load.html'}")
         assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
         assert browser.execute_script("return document.querySelectorAll('figure svg').length") == plots
-        assert "20 HTTP 503" in browser.find_element("tag name", "body").text
+        text = browser.find_element("tag name", "body").text
+        assert "20 HTTP 503" in text and "2 at once" in text and "{" not in text.partition("What was asked")[0]
         assert browser.get_log("browser") == []
-    assert words(Open(2.5, "constant")) == "2.5 per second, constant"
+    assert words(Open(2.5, "constant")) == "2.5/s, constant"

@@ -18,7 +18,7 @@ from quaver.evaluate.report.plots import Line, lines
 def page(result: Result, settings: Mapping[str, Any]) -> str:
     """The HTML document; ``settings`` is what was asked for, printed at its end."""
     rows = [
-        {"server": name, "load": words(level.load), **summarise(level.load, level.blocks)}
+        {**summarise(level.load, level.blocks), "server": name, "load": words(level.load)}
         for name, levels in result.levels.items()
         for level in levels
     ]
@@ -36,7 +36,7 @@ def words(load: Load) -> str:
     """A load for people."""
     if isinstance(load, Closed):
         return f"{load.concurrency} at once"
-    return f"{load.rate:.3g} per second, {load.arrivals}"
+    return f"{load.rate:.3g}/s, {load.arrivals}"
 
 
 def _plots(result: Result) -> list[dict[str, str]]:

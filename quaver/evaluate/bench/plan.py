@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
 
 import httpx
@@ -25,7 +26,8 @@ BISECTIONS = 4
 @dataclass(frozen=True, slots=True)
 class Plan:
     """``requests`` per level and server, split into ``rounds``. ``levels`` empty means a search for saturation
-    from ``rate`` per second on, where the 95th percentile may not pass ``slowest`` seconds."""
+    from ``rate`` per second on, where the 95th percentile may not pass ``slowest`` seconds; its steps last at
+    least ``step`` seconds, because a shorter burst is over before a backlog shows."""
 
     levels: tuple[Load, ...]
     requests: int = 200
@@ -33,6 +35,7 @@ class Plan:
     warmup: int = 20
     rate: float = 1.0
     slowest: float = 1.0
+    step: float = 10.0
     seed: int = 0
 
 
@@ -133,17 +136,22 @@ class _Runner:
     async def search(self, servers: Sequence[Server]) -> Result:
         searches = {server.name: Search(self._plan.rate) for server in servers}
         while not all(search.done for search in searches.values()):
-            bodies = self._take(self._plan.requests)
+            counts = {name: self._count(search.rate) for name, search in searches.items() if not search.done}
+            bodies = self._take(max(counts.values()))
             for server in self._random.sample(servers, len(servers)):
                 search = searches[server.name]
                 if not search.done:
                     load = Open(search.rate)
-                    level = Level(load, (await self._drive(server, load, bodies, "search"),))
+                    block = await self._drive(server, load, bodies[: counts[server.name]], "search")
+                    level = Level(load, (block,))
                     search.learn(level, self._keeps_up(level))
         return Result(
             {name: tuple(search.levels) for name, search in searches.items()},
             {name: search.kept for name, search in searches.items()},
         )
+
+    def _count(self, rate: float) -> int:
+        return max(self._plan.requests, ceil(rate * self._plan.step))
 
     def _keeps_up(self, level: Level) -> bool:
         measured = summarise(level.load, level.blocks)
