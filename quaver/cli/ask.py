@@ -63,6 +63,7 @@ def ask(
     confidence: options.ConfidenceOption = options.Confidence.typesafe,
     special_tokens: options.SpecialTokensOption = options.SpecialTokens.escape,
     max_length: options.MaxLengthOption = None,
+    calibration: options.CalibrationOption = None,
 ) -> None:
     """Ask typed questions about a state and print a probability for every allowed answer.
 
@@ -86,6 +87,7 @@ def ask(
         confidence=confidence,
         special_tokens=special_tokens,
         max_length=max_length,
+        calibration=calibration,
     ) as decider:
         if batch is not None and out is not None:
             with ThreadPoolExecutor(AHEAD) as pool:

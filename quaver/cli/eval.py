@@ -13,6 +13,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import httpx
 import typer
 from rich import box
 from rich.console import Console
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from quaver.evaluate.run import Manifest, Settings
 
 GATE_FAILED = 3
+
+#: Where servers of decision models tell their configuration.
+SAID = ("/v1/models", "/version", "/health", "/healthz", "/server_info", "/props")
 
 
 class Dialect(StrEnum):
@@ -137,7 +141,22 @@ def _server(url: str, dialect: Dialect, api_key: str | None, model: str | None) 
         serves = client.models()
     except (BadRequest, ServerError):  # not every server has a list
         serves = []
-    return client, {"url": url, "dialect": dialect.value, "asked_for": model, "serves": serves}, {}
+    target = {"url": url, "dialect": dialect.value, "asked_for": model, "serves": serves}
+    return client, target, {"read_back": _read_back(url, api_key)}
+
+
+def _read_back(url: str, api_key: str | None) -> dict[str, Any]:
+    """What the server says about itself, by path; servers differ in what they have."""
+    found: dict[str, Any] = {}
+    headers = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    with httpx.Client(base_url=url, headers=headers, timeout=10.0) as http:
+        for path in SAID:
+            try:
+                reply = http.get(path)
+                found |= {path: reply.json()} if reply.is_success else {}
+            except (httpx.TransportError, ValueError):
+                continue
+    return found
 
 
 def _model(model: str, **settings: Any) -> Target:

@@ -7,6 +7,10 @@ import sys
 import typer
 
 from quaver.cli.ask import ask
+from quaver.cli.bench import bench
+from quaver.cli.calibrate import calibrate
+from quaver.cli.compare import compare
+from quaver.cli.eval import evaluate
 from quaver.cli.models import models
 from quaver.cli.serve import serve
 from quaver.cli.talk import console
@@ -22,6 +26,10 @@ app = typer.Typer(
 app.command()(ask)
 app.command()(serve)
 app.command()(models)
+app.command("eval")(evaluate)
+app.command()(calibrate)
+app.command()(compare)
+app.command()(bench)
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -71,6 +72,10 @@ SpecialTokensOption = Annotated[
 ]
 MaxLengthOption = Annotated[
     int | None, typer.Option(min=1, help="Most tokens of one request; the model's own limit when not given.")
+]
+
+CalibrationOption = Annotated[
+    Path | None, typer.Option(help="A file of quaver calibrate, fitted on this model; every answer then states it.")
 ]
 
 

@@ -26,6 +26,7 @@ def serve(
     confidence: options.ConfidenceOption = options.Confidence.typesafe,
     special_tokens: options.SpecialTokensOption = options.SpecialTokens.escape,
     max_length: options.MaxLengthOption = None,
+    calibration: options.CalibrationOption = None,
     max_queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; one more is answered 429.")] = 256,
 ) -> None:
     """Serve a model: POST /v1/systemone and POST /v1/decisions, GET /v1/models, /healthz, /readyz, /metrics."""
@@ -41,6 +42,7 @@ def serve(
         confidence=confidence,
         special_tokens=special_tokens,
         max_length=max_length,
+        calibration=calibration,
         max_queue=max_queue,
     )
     console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)

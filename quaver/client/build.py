@@ -81,6 +81,7 @@ def parse_answers(response: httpx.Response, questions: Mapping[str, Question]) -
             input_tokens=usage["input_tokens"],
             cached_tokens=usage.get("input_tokens_details", {}).get("cached_tokens", 0),
             truncated_tokens=body.get("x_truncated", {}).get("state_tokens", 0),
+            calibration=body.get("x_calibration"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(f"the reply is not a System One reply: {error!r} is missing or wrong", 200) from None

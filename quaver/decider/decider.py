@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic
 
 from quaver.decider.family import EncodedView, Family, Limits, Prepared
@@ -14,7 +13,7 @@ from quaver.engine import Engine
 from quaver.engine.job import Finished, Prompt
 from quaver.errors import BadRequest
 from quaver.heads.scoring import probabilities
-from quaver.protocol import parse, reply
+from quaver.protocol import local_media, parse, reply
 from quaver.questions import (
     Answer,
     Answers,
@@ -28,15 +27,20 @@ from quaver.questions import (
     Timing,
     answer,
 )
+from quaver.questions.calibration import Calibration
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a decider answers unless a request says otherwise. ``reading`` None takes the model's own."""
+    """How a decider answers unless a request says otherwise. ``reading`` None takes the model's own.
+
+    A ``calibration`` is applied to every answer and must have been fitted on this very model.
+    """
 
     reading: ReadingMode | None = None
     on_overflow: OverflowRule = "truncate"
     confidence: ConfidenceRule = "typesafe"
+    calibration: Calibration | None = None
     max_queue: int = 256
 
 
@@ -47,6 +51,8 @@ class Decider(Generic[Prompt]):
         self._family = family
         self._settings = settings or Settings()
         self._reading(self._settings.reading)
+        if self._settings.calibration:
+            self._settings.calibration.require(family.name)
         self._engine = Engine(family, self._settings.max_queue)
 
     @property
@@ -72,13 +78,14 @@ class Decider(Generic[Prompt]):
         videos: Sequence[MediaSource] = (),
     ) -> Answers:
         """Answer every question about one state. Raises a ``QuaverError`` when that cannot be done."""
-        request = Request(state, questions, local_files(images), local_files(audio), local_files(videos))
-        return self.submit(request).result()
+        images, audio, videos = (tuple(map(local_media, sources)) for sources in (images, audio, videos))
+        return self.submit(Request(state, questions, images, audio, videos)).result()
 
     def submit(self, request: Request) -> Future[Answers]:
         """Prepare a request in this thread and queue it. Cancelling the future drops it."""
         started = time.perf_counter()
         reading, on_overflow = self._reading(request.reading), request.on_overflow or self._settings.on_overflow
+        thresholds = self._thresholds(request)
         prepared = self._family.prepare(request, reading, on_overflow)
         prepare = time.perf_counter() - started
 
@@ -90,7 +97,7 @@ class Decider(Generic[Prompt]):
             if done.cancelled() or not outer.set_running_or_notify_cancel():
                 return
             try:
-                outer.set_result(self._answers(request, prepared, done.result(), prepare))
+                outer.set_result(self._answers(request, prepared, done.result(), thresholds, prepare))
             except Exception as error:
                 outer.set_exception(error)
 
@@ -136,13 +143,35 @@ class Decider(Generic[Prompt]):
             raise BadRequest(f'reading "{reading}" is not one that {self.name} has; use {known}', ("x_reading",))
         return reading
 
-    def _answers(self, request: Request, prepared: Prepared[Prompt], done: Finished, prepare: float) -> Answers:
-        rule = request.confidence or self._settings.confidence
+    def _thresholds(self, request: Request) -> dict[str, float] | None:
+        """The least largest probability at which each question is answered; None when abstention was not asked for."""
+        if request.abstain is None:
+            return None
+        if self._settings.calibration is None:
+            raise BadRequest("x_abstain needs a calibration; serve the model with one, or leave it out", ("x_abstain",))
+        target, of = request.abstain.target, request.abstain.of
+        return {
+            name: self._settings.calibration.threshold(question.type, target, of)
+            for name, question in request.questions.items()
+        }
+
+    def _answers(
+        self,
+        request: Request,
+        prepared: Prepared[Prompt],
+        done: Finished,
+        thresholds: Mapping[str, float] | None,
+        prepare: float,
+    ) -> Answers:
+        rule, calibration = request.confidence or self._settings.confidence, self._settings.calibration
         logits = (row for reading in done.readings for row in reading.logits)
         answers: dict[str, Answer] = {}
+        largest: dict[str, float] = {}
         for (name, question), row, ids in zip(request.questions.items(), logits, prepared.option_ids, strict=True):
             by_id = dict(zip(ids, probabilities(row), strict=True))
-            answers[name] = answer(question, [by_id[option] for option in question.option_ids], rule)
+            p = [by_id[option] for option in question.option_ids]
+            p = calibration.apply(question.type, p) if calibration else p
+            answers[name], largest[name] = answer(question, p, rule), max(p)
         return Answers(
             answers,
             model=self.name,
@@ -151,14 +180,6 @@ class Decider(Generic[Prompt]):
             cached_tokens=sum(reading.reused for reading in done.readings),
             truncated_tokens=prepared.truncated_tokens,
             timing=Timing(prepare, done.queued, done.read),
+            calibration=calibration.id if calibration else None,
+            abstained=None if thresholds is None else {name: largest[name] < thresholds[name] for name in answers},
         )
-
-
-def local_files(sources: Sequence[MediaSource]) -> tuple[MediaSource, ...]:
-    """Media with texts that name existing files turned into paths.
-
-    Only for callers in this process: a request from a network must never name a file of this machine.
-    """
-    # Encoded media are far longer than any path.
-    names = (isinstance(source, str) and len(source) < 4096 and Path(source).is_file() for source in sources)
-    return tuple(Path(str(source)) if name else source for source, name in zip(sources, names, strict=True))

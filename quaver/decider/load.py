@@ -23,6 +23,7 @@ from quaver.prompts.clef import ClefPrompt
 from quaver.prompts.split import SplitPrompt
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.questions import ConfidenceRule, OverflowRule, ReadingMode
+from quaver.questions.calibration import load_calibration
 
 #: The name under which the model that comes with the package is loaded.
 EMBEDDED = "embedded"
@@ -42,19 +43,27 @@ def load(
     confidence: ConfidenceRule = "typesafe",
     max_length: int | None = None,
     state_cache_bytes: int | None = None,
+    calibration: Path | str | None = None,
     max_queue: int = 256,
 ) -> Decider[Any]:
     """The decider for ``model``: ``embedded``, a release folder, or a hub id with an optional ``@revision``.
 
     ``max_length`` None takes the release's own limit in tokens, ``state_cache_bytes`` None a sensible
-    size and 0 no cache. Raises ``BadRelease`` with the reason when the model cannot be served, and
-    ``BadRequest`` for a setting that it does not have.
+    size and 0 no cache. ``calibration`` is a file of ``quaver calibrate``, fitted on this very model.
+    Raises ``BadRelease`` with the reason when the model or the calibration cannot be served, and
+    ``BadRequest`` for a setting that the model does not have.
     """
     path = embedded_path() if model == EMBEDDED else find(model)
     info = inspect(path)
     make = _split if info.kind == "split" else _clef
     family = make(info, device, dtype, special_tokens, max_length, state_cache_bytes)
-    settings = Settings(None if reading == "auto" else reading, on_overflow, confidence, max_queue)
+    settings = Settings(
+        reading=None if reading == "auto" else reading,
+        on_overflow=on_overflow,
+        confidence=confidence,
+        calibration=None if calibration is None else load_calibration(Path(calibration)),
+        max_queue=max_queue,
+    )
     return Decider(family, settings)
 
 

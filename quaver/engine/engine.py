@@ -17,6 +17,7 @@ import torch
 
 from quaver.engine.job import Finished, Job, Prompt, Reader, Reading
 from quaver.errors import EngineFault, Overloaded, QuaverError, Unavailable
+from quaver.models.placement import prepare_thread
 
 
 class Engine(Generic[Prompt]):
@@ -80,6 +81,7 @@ class Engine(Generic[Prompt]):
     def _run(self) -> None:
         job: Job[Prompt] | None = None
         try:
+            prepare_thread()
             while (job := self._jobs.get()) is not None:
                 self._answer(job)
         finally:

@@ -143,9 +143,10 @@ class Attention(nn.Module):
         width = queries.shape[-1]
         q = functional.linear(queries, self.in_proj_weight[:width], self.in_proj_bias[:width])
         k, v = functional.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
-        q, k, v = (x.view(len(x), self.heads, -1).transpose(0, 1) for x in (q, k, v))
+        # torch's fast attention kernels want a batch dimension.
+        q, k, v = (x.view(1, len(x), self.heads, -1).transpose(1, 2) for x in (q, k, v))
         mixed = functional.scaled_dot_product_attention(q, k, v)
-        rows: Tensor = self.out_proj(mixed.transpose(0, 1).flatten(1))
+        rows: Tensor = self.out_proj(mixed.transpose(1, 2).flatten(2)[0])
         return rows
 
     def alone(self, rows: Tensor) -> Tensor:
@@ -196,12 +197,12 @@ class FieldDecoder(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: Tensor, memory: Tensor, alone: bool) -> Tensor:
-        rows = self.norm1(fields)
-        fields = fields + self.dropout(self.self_attn.alone(rows) if alone else self.self_attn(rows, rows))
+        seen = self.norm1(fields)
+        fields = fields + self.dropout(self.self_attn.alone(seen) if alone else self.self_attn(seen, seen))
         fields = fields + self.dropout(self.multihead_attn(self.norm2(fields), memory))
         inner = self.dropout(functional.gelu(self.linear1(self.norm3(fields))))
-        fields = fields + self.dropout(self.linear2(inner))
-        return fields
+        rows: Tensor = fields + self.dropout(self.linear2(inner))
+        return rows
 
 
 def span_means(rows: Tensor, spans: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from io import BytesIO
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from quaver.errors import BadMedia
 from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
@@ -28,6 +28,8 @@ def read_image(source: object, limits: MediaLimits = DEFAULT_LIMITS) -> Image.Im
             return _to_rgb(image, limits)
     except BadMedia:
         raise
+    except UnidentifiedImageError as error:
+        raise BadMedia(f"these bytes are no image of a known kind; send a {', '.join(FORMATS)} file") from error
     except Exception as error:  # damaged files make Pillow's readers raise nearly anything
         raise BadMedia(f"the image cannot be decoded ({error}); send a complete {', '.join(FORMATS)} file") from error
 

@@ -3,6 +3,7 @@
 from quaver.protocol.decisions import DecisionsBody, DecisionsCall
 from quaver.protocol.dialect import Call, dialect_of, parse, parse_wire, reply
 from quaver.protocol.errors import invalid_body, refused
+from quaver.protocol.media_slots import local_media
 from quaver.protocol.models import ALIASES, check_model, models_list
 from quaver.protocol.schemas import component_schemas
 from quaver.protocol.strict_json import loads
@@ -23,6 +24,7 @@ __all__ = [
     "dialect_of",
     "invalid_body",
     "loads",
+    "local_media",
     "models_list",
     "parse",
     "parse_wire",

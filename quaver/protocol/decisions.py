@@ -11,9 +11,9 @@ from pydantic import Field, SkipValidation
 from quaver.errors import BadQuestion
 from quaver.protocol.input_items import USER, InputItem, UserPart, content_of, state_of
 from quaver.protocol.media_slots import Media
-from quaver.protocol.replies import DecisionChoiceAnswer, DecisionScoreAnswer, DecisionsReply, PredicateAnswer
+from quaver.protocol.replies import Abstains, DecisionChoiceAnswer, DecisionScoreAnswer, DecisionsReply, PredicateAnswer
 from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.protocol.systemone import own_reply_fields
+from quaver.protocol.systemone import abstains, own_reply_fields
 from quaver.protocol.types import Dialect, OwnFields, Strict, build_question, one_of, validated
 from quaver.questions import (
     MAX_LEVELS,
@@ -117,7 +117,7 @@ class DecisionsCall:
         """The reply body, full precision; our own fields only when the request used one."""
         body: DecisionsReply = {
             "model": answers.model,
-            "answers": [_reply_answer(asked, answers[asked.id]) for asked in self.asked],
+            "answers": [_reply_answer(asked, answers[asked.id], abstains(answers, asked.id)) for asked in self.asked],
             "usage": {
                 "input_tokens": answers.input_tokens,
                 "input_tokens_details": {"cached_tokens": answers.cached_tokens, "cache_write_tokens": 0},
@@ -147,6 +147,7 @@ def parse(body: Mapping[str, Any]) -> DecisionsCall:
         reading=checked.x_reading,
         on_overflow=checked.x_on_overflow,
         confidence=checked.x_confidence,
+        abstain=checked.abstain,
     )
     own_fields = any(name in OwnFields.model_fields for name in body)
     return DecisionsCall(request, checked.model, bool(checked.x_timing), tuple(asked), own_fields)
@@ -210,10 +211,12 @@ def _options(choices: Sequence[ChoiceOption], where: Where) -> dict[str, Json]:
     return options
 
 
-def _reply_answer(asked: Asked, answer: Answer) -> PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer:
+def _reply_answer(
+    asked: Asked, answer: Answer, own: Abstains
+) -> PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer:
     match answer:
         case NoulAnswer():
-            return {"type": "predicate", "name": asked.name, "probability": answer.probability}
+            return {"type": "predicate", "name": asked.name, "probability": answer.probability, **own}
         case ChoiceAnswer():
             values = dict(zip(answer.probabilities, asked.values, strict=True))
             return {
@@ -224,6 +227,7 @@ def _reply_answer(asked: Asked, answer: Answer) -> PredicateAnswer | DecisionCho
                     {"value": values[option], "probability": p} for option, p in answer.probabilities.items()
                 ],
                 "confidence": answer.confidence,
+                **own,
             }
         case ScoreAnswer():
             return {
@@ -235,4 +239,5 @@ def _reply_answer(asked: Asked, answer: Answer) -> PredicateAnswer | DecisionCho
                     for i, (label, p) in enumerate(zip(asked.labels, answer.probabilities, strict=True))
                 ],
                 "confidence": answer.confidence,
+                **own,
             }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -52,6 +53,16 @@ class Media:
         slot: list[MediaSource] = getattr(self, kind)
         slot.append(item)
         return f"[{kind.removesuffix('s')} {len(slot)}]"
+
+
+def local_media(source: MediaSource) -> MediaSource:
+    """``source``, or its path when it is text that names an existing file.
+
+    Only for callers in this process: a request from elsewhere must never name a file of this machine.
+    """
+    # Encoded media are far longer than any path.
+    named = isinstance(source, str) and len(source) < 4096 and Path(source).is_file()
+    return Path(str(source)) if named else source
 
 
 def lift_parts(state: Json, media: Media) -> Json:

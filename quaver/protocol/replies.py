@@ -10,19 +10,25 @@ from typing_extensions import TypedDict
 from quaver.questions import Json
 
 
-class NoulReply(TypedDict):
+class Abstains(TypedDict):
+    """What every answer may carry on request, whether to leave it aside."""
+
+    x_abstain: NotRequired[bool]
+
+
+class NoulReply(Abstains):
     type: Literal["noul"]
     noul: float
 
 
-class ChoiceReply(TypedDict):
+class ChoiceReply(Abstains):
     type: Literal["choice"]
     choice: str
     probabilities: dict[str, float]
     confidence: float
 
 
-class ScoreReply(TypedDict):
+class ScoreReply(Abstains):
     type: Literal["score"]
     score: float
     legend: dict[str, Json]
@@ -54,6 +60,7 @@ class OwnReplyFields(TypedDict):
     """What Quaver adds to a reply, under names that no dialect uses."""
 
     x_reading: str
+    x_calibration: NotRequired[str]
     x_truncated: NotRequired[Truncated]
     x_timing: NotRequired[Timed]
 
@@ -66,7 +73,7 @@ class SystemOneReply(OwnReplyFields):
     usage: Usage
 
 
-class PredicateAnswer(TypedDict):
+class PredicateAnswer(Abstains):
     type: Literal["predicate"]
     name: str | None
     probability: float
@@ -77,7 +84,7 @@ class ValueProbability(TypedDict):
     probability: float
 
 
-class DecisionChoiceAnswer(TypedDict):
+class DecisionChoiceAnswer(Abstains):
     type: Literal["choice"]
     name: str | None
     choice: str | bool
@@ -91,7 +98,7 @@ class LevelProbability(TypedDict):
     probability: float
 
 
-class DecisionScoreAnswer(TypedDict):
+class DecisionScoreAnswer(Abstains):
     type: Literal["score"]
     name: str | None
     score: float
@@ -118,11 +125,12 @@ class DecisionsUsage(TypedDict):
 
 class DecisionsReply(TypedDict):
     """What ``POST /v1/decisions`` answers, in the order of the questions. A request with an ``x_`` field of
-    its own also gets ``x_reading``, and ``x_truncated`` and ``x_timing`` where they apply."""
+    its own also gets ``x_reading``, and ``x_calibration``, ``x_truncated`` and ``x_timing`` where they apply."""
 
     model: str
     answers: list[Annotated[PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer, Field(discriminator="type")]]
     usage: DecisionsUsage
     x_reading: NotRequired[str]
+    x_calibration: NotRequired[str]
     x_truncated: NotRequired[Truncated]
     x_timing: NotRequired[Timed]

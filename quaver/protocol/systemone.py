@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import ConfigDict, Field, SkipValidation, WithJsonSchema
 
 from quaver.errors import BadMedia, BadQuestion
-from quaver.protocol.media_slots import Asset, Kind, Media, claim_assets, lift_parts
-from quaver.protocol.replies import ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
+from quaver.protocol.media_slots import Asset, Kind, Media, claim_assets, lift_parts, local_media
+from quaver.protocol.replies import Abstains, ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
 from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.protocol.types import (
     Attachments,
@@ -135,7 +134,7 @@ class SystemOneCall:
         """The reply body, full precision."""
         return {
             "model": answers.model,
-            "answers": {name: _reply_answer(item) for name, item in answers.items()},
+            "answers": {name: _reply_answer(item, abstains(answers, name)) for name, item in answers.items()},
             "usage": {
                 "input_tokens": answers.input_tokens,
                 "output_tokens": 0,
@@ -172,6 +171,7 @@ def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, lo
         reading=checked.x_reading,
         on_overflow=checked.x_on_overflow,
         confidence=checked.x_confidence,
+        abstain=checked.abstain,
     )
     return SystemOneCall(request, checked.model, bool(checked.x_timing))
 
@@ -179,6 +179,8 @@ def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, lo
 def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
     """Our own part of a reply: what was cut is always said, times only when asked for."""
     fields: OwnReplyFields = {"x_reading": answers.reading}
+    if answers.calibration is not None:
+        fields["x_calibration"] = answers.calibration
     if answers.truncated_tokens:
         fields["x_truncated"] = {"state_tokens": answers.truncated_tokens}
     if timing:
@@ -191,7 +193,9 @@ def _question(where: Where, body: _Asking, fill: Callable[[Json], Json]) -> Ques
     instructions = fill(body.instructions)
     match body:
         case ChoiceBody(criteria=criteria):
-            return build_question(where, Choice, instructions, _options(criteria, fill, where))
+            # Placeholders are filled in descriptions, never in names.
+            options = fill(criteria) if isinstance(criteria, Mapping) else criteria
+            return build_question(where, Choice, instructions, options)
         case ScoreBody(criteria=criteria):
             return build_question(where, Score, instructions, fill(criteria))
     return build_question(where, Noul, instructions, _sides(fill(body.criteria), where))
@@ -209,25 +213,12 @@ def _sides(criteria: Json, where: Where) -> Json:
     return criteria
 
 
-def _options(criteria: Json, fill: Callable[[Json], Json], where: Where) -> Json:
-    """A choice's options; placeholders are filled in descriptions, never in names."""
-    if isinstance(criteria, Mapping):
-        return fill(criteria)
-    # Guards the quadratic search for repeated names from a list of millions.
-    if isinstance(criteria, list) and len(criteria) > MAX_OPTIONS:
-        raise BadQuestion(
-            f"{place(where)}: choice needs 1 to {MAX_OPTIONS} options, got {len(criteria)}", (*where, "criteria")
-        )
-    return criteria
-
-
 def _listed(item: object, where: Where, local: bool) -> MediaSource:
-    if isinstance(item, str):
-        if local and not item.startswith("data:") and len(item) < 4096 and Path(item).is_file():
-            return Path(item)
-        return check_media_text(item, where)
+    source = local_media(item) if local else item
+    if isinstance(source, str):
+        return check_media_text(source, where)
     if local:
-        return item
+        return source
     raise BadMedia(f"{place(where)} must be a data URL or base64 as text, got {excerpt(item)}", where)
 
 
@@ -239,16 +230,22 @@ def _file(item: object, where: Where) -> tuple[Kind, str]:
     return kind, cast(str, item)
 
 
-def _reply_answer(item: Answer) -> NoulReply | ChoiceReply | ScoreReply:
+def abstains(answers: Answers, name: str) -> Abstains:
+    """The field of one answer that says whether to leave it aside, where that was asked for."""
+    return {} if answers.abstained is None else {"x_abstain": answers.abstained[name]}
+
+
+def _reply_answer(item: Answer, own: Abstains) -> NoulReply | ChoiceReply | ScoreReply:
     match item:
         case NoulAnswer():
-            return {"type": "noul", "noul": item.probability}
+            return {"type": "noul", "noul": item.probability, **own}
         case ChoiceAnswer():
             return {
                 "type": "choice",
                 "choice": item.choice,
                 "probabilities": dict(item.probabilities),
                 "confidence": item.confidence,
+                **own,
             }
         case ScoreAnswer():
             return {
@@ -258,4 +255,5 @@ def _reply_answer(item: Answer) -> NoulReply | ChoiceReply | ScoreReply:
                 "legend": {str(i): str(i) if level is None else level for i, level in enumerate(item.levels)},
                 "probabilities": {str(i): p for i, p in enumerate(item.probabilities)},
                 "confidence": item.confidence,
+                **own,
             }

@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quaver.errors import BadMedia, BadQuestion, BadRequest
 from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.questions import ConfidenceRule, Json, OverflowRule, Question, ReadingMode
+from quaver.questions import Abstention, ConfidenceRule, Json, OverflowRule, Question, ReadingMode
+from quaver.questions.calibration import Of
 
 Dialect = Literal["systemone", "decisions"]
 
@@ -25,6 +26,13 @@ class Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
+class AbstainBody(Strict):
+    """How many wrong answers are bearable: a share between 0 and 1 of the questions asked, or of those answered."""
+
+    target: float = Field(gt=0, lt=1)
+    of: Of = "asked"
+
+
 class OwnFields(BaseModel):
     """Quaver's own request fields. Both dialects take them; other servers may refuse them."""
 
@@ -32,6 +40,13 @@ class OwnFields(BaseModel):
     x_on_overflow: OverflowRule | None = Field(None, description="What to do with a state that is too long.")
     x_confidence: ConfidenceRule | None = Field(None, description="Which definition of confidence to answer with.")
     x_timing: bool | None = Field(None, description="True asks for x_timing, in seconds, in the reply.")
+    x_abstain: AbstainBody | None = Field(
+        None, description="Asks each answer to say, as x_abstain, whether to leave it aside; needs a calibration."
+    )
+
+    @property
+    def abstain(self) -> Abstention | None:
+        return Abstention(self.x_abstain.target, self.x_abstain.of) if self.x_abstain else None
 
 
 def validated(model: type[Model], value: object, where: Where = ()) -> Model:

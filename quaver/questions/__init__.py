@@ -9,11 +9,12 @@ from quaver.questions.answers import (
     answer,
 )
 from quaver.questions.kinds import MAX_LEVELS, MAX_OPTIONS, Choice, Json, Noul, Question, Score
-from quaver.questions.request import Answers, MediaSource, OverflowRule, ReadingMode, Request, Timing
+from quaver.questions.request import Abstention, Answers, MediaSource, OverflowRule, ReadingMode, Request, Timing
 
 __all__ = [
     "MAX_LEVELS",
     "MAX_OPTIONS",
+    "Abstention",
     "Answer",
     "Answers",
     "Choice",

@@ -122,10 +122,14 @@ class Calibration:
         return found(probabilities)
 
     def abstains(self, kind: str, probabilities: Sequence[float], target: float, of: Of = "asked") -> bool:
-        """Whether to abstain from a question with these calibrated probabilities, for a target error.
+        """Whether to abstain from a question with these calibrated probabilities; see ``threshold``."""
+        return max(probabilities) < self.threshold(kind, target, of)
 
-        Answering whenever this is False promises, for requests like those it was fitted on: of ``asked``,
-        in expectation at most ``target`` of all questions get a wrong answer; of ``answered``, with 95 %
+    def threshold(self, kind: str, target: float, of: Of = "asked") -> float:
+        """The least largest probability at which to answer a question of type ``kind``, for a target error.
+
+        Answering from there on promises, for requests like those it was fitted on: of ``asked``, in
+        expectation at most ``target`` of all questions get a wrong answer; of ``answered``, with 95 %
         certainty at most ``target`` of the answers given are wrong. BadRequest for an unknown ``target``.
         """
         known = self.thresholds.get(kind, {}).get(of, {})
@@ -136,7 +140,7 @@ class Calibration:
                 f"it has {targets}",
                 ("x_abstain",),
             )
-        return max(probabilities) < known[target]
+        return known[target]
 
     def to_json(self) -> dict[str, Any]:
         return {

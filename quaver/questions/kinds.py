@@ -54,6 +54,8 @@ class Choice:
 
     def __post_init__(self) -> None:
         options = self.criteria
+        if isinstance(options, (Mapping, list, tuple)) and not 1 <= len(options) <= MAX_OPTIONS:
+            raise BadQuestion(f"choice needs 1 to {MAX_OPTIONS} options, got {len(options)}")
         if isinstance(options, (list, tuple)):
             strangers = [option for option in options if not isinstance(option, str)]
             if strangers:
@@ -64,14 +66,18 @@ class Choice:
             options = dict.fromkeys(options)
         if not isinstance(options, Mapping):
             raise BadQuestion(f"choice criteria must be an object of option to description, got {_kind(options)}")
-        if not 1 <= len(options) <= MAX_OPTIONS:
-            raise BadQuestion(f"choice needs 1 to {MAX_OPTIONS} options, got {len(options)}")
         # A frozen dataclass still has to settle one form for its mapping.
         object.__setattr__(self, "criteria", MappingProxyType({str(k): v for k, v in options.items()}))
 
     @property
+    def options(self) -> Mapping[str, Json]:
+        """Each option's description, or None, by its id, in request order."""
+        assert isinstance(self.criteria, Mapping), "a list of names becomes a mapping when the question is made"
+        return self.criteria
+
+    @property
     def option_ids(self) -> tuple[str, ...]:
-        return tuple(self.criteria)
+        return tuple(self.options)
 
 
 @dataclass(frozen=True, slots=True)

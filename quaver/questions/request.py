@@ -9,6 +9,7 @@ from typing import Literal
 
 from quaver.errors import BadQuestion
 from quaver.questions.answers import Answer, ConfidenceRule
+from quaver.questions.calibration import Of
 from quaver.questions.kinds import Json, Question
 
 ReadingMode = Literal["joint", "independent"]
@@ -16,6 +17,14 @@ OverflowRule = Literal["truncate", "refuse"]
 
 #: A data URL or raw base64 as text, encoded bytes, a file, or an object the media room knows (a Pillow image).
 MediaSource = str | bytes | Path | object
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """A wish to be told which answers to leave aside so that at most ``target`` of the questions ``of`` are wrong."""
+
+    target: float
+    of: Of = "asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,7 @@ class Request:
     reading: ReadingMode | None = None
     on_overflow: OverflowRule | None = None
     confidence: ConfidenceRule | None = None
+    abstain: Abstention | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -53,6 +63,8 @@ class Answers(Mapping[str, Answer]):
     """Answers by question id, in request order, and what is known about how they were made.
 
     ``truncated_tokens`` counts the tokens cut from the end of the state, 0 when all of it was read.
+    ``calibration`` is the id of the calibration that was applied, None when there is none. ``abstained``
+    tells of every question whether to leave its answer aside, None when that was not asked for.
     """
 
     answers: Mapping[str, Answer]
@@ -62,6 +74,8 @@ class Answers(Mapping[str, Answer]):
     cached_tokens: int = 0
     truncated_tokens: int = 0
     timing: Timing = field(default_factory=Timing)
+    calibration: str | None = None
+    abstained: Mapping[str, bool] | None = None
 
     def __getitem__(self, question_id: str) -> Answer:
         return self.answers[question_id]
