@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import uvicorn
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+from typer.testing import CliRunner, Result
 
+from quaver.cli.bench import bench
+from quaver.cli.calibrate import calibrate
+from quaver.cli.eval import evaluate
 from quaver.errors import QuaverError
 from quaver.evaluate.answerer import Answerer
 from quaver.evaluate.records import Record, read_records
@@ -118,6 +123,23 @@ def records(rows_file: Callable[[int], Path]) -> Callable[[int], list[Record]]:
 @pytest.fixture(scope="session")
 def manifest() -> Manifest:
     return Manifest({"target": "fake", "data": {"sha256": "0" * 64}}, {"begun": "2026-01-01T00:00:00+00:00"})
+
+
+@pytest.fixture(scope="session")
+def quaver() -> Callable[..., Result]:
+    """Runs a command in this process; an exception of ours comes out, another exit code than ``code`` fails."""
+    app = typer.Typer()
+    for name, function in (("eval", evaluate), ("calibrate", calibrate), ("bench", bench)):
+        app.command(name)(function)
+
+    def run_command(*arguments: str | Path, code: int = 0) -> Result:
+        done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+        if isinstance(done.exception, QuaverError):
+            raise done.exception
+        assert done.exit_code == code, done.output
+        return done
+
+    return run_command
 
 
 Ask = Callable[..., tuple[Manifest, list[Outcome]]]

@@ -6,48 +6,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner, Result
 
-from quaver.cli.bench import bench
-from quaver.cli.calibrate import calibrate
-from quaver.cli.eval import evaluate
 from quaver.errors import BadRequest, QuaverError
 from quaver.evaluate.run import read_run
 from quaver.questions.calibration import load_calibration
 
 Serve = Callable[[Any], str]
-
-APP = typer.Typer()
-APP.command("eval")(evaluate)
-APP.command("calibrate")(calibrate)
-APP.command("bench")(bench)
-
-
-def quaver(*arguments: str | Path, code: int = 0) -> Result:
-    done = CliRunner().invoke(APP, [str(argument) for argument in arguments])
-    if isinstance(done.exception, QuaverError):
-        raise done.exception
-    assert done.exit_code == code, done.output
-    return done
+Command = Callable[..., Any]
 
 
 @pytest.mark.parametrize("dialect", ["systemone", "decisions"])
 def test_eval_of_a_server(
-    fake: Any, serve: Serve, rows_file: Callable[[int], Path], tmp_path: Path, dialect: str
+    quaver: Command, fake: Any, serve: Serve, rows_file: Callable[[int], Path], tmp_path: Path, dialect: str
 ) -> None:
     url, rows, out = serve(fake()), rows_file(30), tmp_path / "run.jsonl"
     command = ("eval", rows, "--url", url, "--dialect", dialect, "--out", out, "--expect-model", "fake-1")
     found = json.loads(quaver(*command, "--coherence", "5", "--json").stdout)
     assert found["manifest"]["asked"]["target"]["serves"][0] == "fake-1"
     assert found["manifest"]["asked"]["data"]["records"] == 30
+    assert found["manifest"]["noted"]["read_back"]["/v1/models"]["data"][0]["id"] == "fake-1"
     assert found["metrics"]["all"]["accuracy"]["value"] > 0.9
     assert len(found["coherence"]) == 5 and found["models"] == ["fake-1"]
     assert len(read_run(out)[1]) == 30 + 5 * 9
 
 
 def test_eval_resumes_judges_and_reports(
-    fake: Any, serve: Serve, rows_file: Callable[[int], Path], tmp_path: Path
+    quaver: Command, fake: Any, serve: Serve, rows_file: Callable[[int], Path], tmp_path: Path
 ) -> None:
     decider, rows = fake(), rows_file(20)
     url = serve(decider)
@@ -67,7 +51,7 @@ def test_eval_resumes_judges_and_reports(
         quaver("eval", rows, "--url", url, "--expect-model", "other-2", "--out", tmp_path / "other.jsonl")
 
 
-def test_eval_of_baselines_on_csv(tmp_path: Path) -> None:
+def test_eval_of_baselines_on_csv(quaver: Command, tmp_path: Path) -> None:
     (tmp_path / "q.yaml").write_text("late: {type: noul, instructions: Is it late}\n")
     (tmp_path / "r.csv").write_text("state,late\n" + "a,true\n" * 6 + "b,false\n" * 2)
     command = ("eval", tmp_path / "r.csv", "--questions", tmp_path / "q.yaml", "--json", "--baseline")
@@ -78,7 +62,7 @@ def test_eval_of_baselines_on_csv(tmp_path: Path) -> None:
 
 
 def test_calibrate_writes_a_file_and_prints_a_table(
-    fake: Any, serve: Serve, rows_file: Callable[[int], Path], tmp_path: Path
+    quaver: Command, fake: Any, serve: Serve, rows_file: Callable[[int], Path], tmp_path: Path
 ) -> None:
     url = serve(fake(skill=1.6, boast=2.5))
     run, out = tmp_path / "run.jsonl", tmp_path / "c.json"
@@ -94,7 +78,7 @@ def test_calibrate_writes_a_file_and_prints_a_table(
         quaver("calibrate", run, "--fold", tmp_path)
 
 
-def test_bench_of_both_dialects(fake: Any, serve: Serve, tmp_path: Path) -> None:
+def test_bench_of_both_dialects(quaver: Command, fake: Any, serve: Serve, tmp_path: Path) -> None:
     url = serve(fake())
     few = ("--concurrency", "2", "--requests", "8", "--rounds", "2", "--warmup", "1", "--words", "10")
     page = ("--html", tmp_path / "load.html")
@@ -113,6 +97,6 @@ def test_bench_of_both_dialects(fake: Any, serve: Serve, tmp_path: Path) -> None
     ("servers", "message"),
     [(["http://h:1", "http://h:1"], "two servers have one name"), (["127.0.0.1:80"], "is not an address")],
 )
-def test_bench_refuses(servers: list[str], message: str) -> None:
+def test_bench_refuses(quaver: Command, servers: list[str], message: str) -> None:
     with pytest.raises(BadRequest, match=message):
         quaver("bench", *servers)
