@@ -8,6 +8,7 @@ language model; that is why the head files decide what a folder is.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from quaver.errors import BadRelease
 
 HEAD_FILES = ("joint_head.safetensors", "joint_head_config.json")
 CLEF_MODEL_TYPES = ("qwen3_5",)
+#: A fingerprint reads so many blocks of so many bytes of a large file.
+BLOCKS, BLOCK = 64, 65_536
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja")
 
 Kind = Literal["clef", "split"]
@@ -28,27 +31,21 @@ Kind = Literal["clef", "split"]
 class ReleaseInfo:
     """``kind``: ``clef`` reads jointly with a causal backbone, ``split`` encodes state and schema apart.
 
-    ``config`` and ``head_config`` are the parsed JSON files; ``revision`` is the commit of a
-    download, None for a folder of the caller's own.
+    ``config`` and ``head_config`` are the parsed JSON files; ``revision`` is the commit of a download,
+    the fingerprint of a folder of the caller's own.
     """
 
     kind: Kind
     path: Path
     config: dict[str, Any]
     head_config: dict[str, Any]
-    revision: str | None = None
+    revision: str
 
     @property
     def name(self) -> str:
-        """What answers call the model: the ``name`` in its config, else ``owner/name@commit``, else its folder."""
-        own = self.config.get("name")
-        if isinstance(own, str) and own:
-            return own
-        if self.revision is None:
-            return self.path.resolve().name
-        # The hub's cache holds a snapshot at models--owner--name/snapshots/commit.
-        repository = self.path.parent.parent.name.removeprefix("models--").replace("--", "/")
-        return f"{repository}@{self.revision[:12]}"
+        """What answers call the model, ``name@revision``: two models that differ never share it."""
+        base = self.config.get("name") or _repository(self.path) or self.path.resolve().name
+        return f"{base}@{self.revision[:12]}"
 
     @property
     def tokenizer_file(self) -> Path:
@@ -87,8 +84,32 @@ def inspect(path: Path) -> ReleaseInfo:
     if kind == "clef":
         _check_clef(path, config, head_config)
     # The hub's cache names a snapshot's folder by its commit.
-    revision = path.name if path.parent.name == "snapshots" else None
+    revision = path.name if _repository(path) else fingerprint(path)
     return ReleaseInfo(kind, path, config, head_config, revision)
+
+
+def fingerprint(path: Path) -> str:
+    """A digest of a folder's JSON files and weights, hexadecimal.
+
+    Large files are sampled at evenly spaced blocks: training moves every tensor, and reading tens of
+    gigabytes for a name would delay the start by minutes.
+    """
+    digest = hashlib.sha256()
+    for file in sorted((*path.glob("*.json"), *path.glob("*.safetensors"))):
+        size = file.stat().st_size
+        digest.update(f"{file.name} {size} ".encode())
+        with file.open("rb") as content:
+            for at in range(0, size, max(BLOCK, size // BLOCKS)):
+                content.seek(at)
+                digest.update(content.read(BLOCK))
+    return digest.hexdigest()
+
+
+def _repository(path: Path) -> str | None:
+    """``owner/name`` of a folder in the hub's cache, which lies at models--owner--name/snapshots/commit."""
+    if path.parent.name != "snapshots":
+        return None
+    return path.parent.parent.name.removeprefix("models--").replace("--", "/")
 
 
 def _read_head_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:

@@ -19,19 +19,29 @@ PREFIXES = ("typesafe/", "~typesafe/", "typesafe-ai/", "@cf/")
 
 
 def check_model(asked: str | None, served: str) -> None:
-    """UnknownModel unless ``asked`` is absent, the served name or an alias, with or without a gateway's prefix."""
+    """UnknownModel unless ``asked`` is absent, the served name or an alias, with or without a gateway's prefix.
+
+    The served name is pinned, ``name@revision``; the bare name is an alias of it.
+    """
     if asked is None:
         return
     bare = next((asked.removeprefix(prefix) for prefix in PREFIXES if asked.startswith(prefix)), asked)
-    if served not in (asked, bare) and bare not in ALIASES:
-        known = ", ".join((served, *ALIASES))
+    names = (served, *aliases(served))
+    if asked not in names and bare not in names:
+        known = ", ".join(names)
         raise UnknownModel(f'Unknown model: "{asked[:200]}". Known models: {known}', ("model",))
+
+
+def aliases(served: str) -> tuple[str, ...]:
+    """Names that are not the served one and mean it."""
+    name, pin, _ = served.partition("@")
+    return (name, *ALIASES) if pin else ALIASES
 
 
 def models_list(served: str) -> dict[str, Any]:
     """The served model and its aliases, as TypeSafe's ``models`` and OpenAI's ``data`` at once."""
     created = calendar.timegm(time.strptime(RELEASED, "%Y-%m-%d"))
-    described = {served: "The served model.", **dict.fromkeys(ALIASES, f"Answers as {served}.")}
+    described = {served: "The served model.", **dict.fromkeys(aliases(served), f"Answers as {served}.")}
     return {
         "models": [{"name": name, "description": text, "release_date": RELEASED} for name, text in described.items()],
         "object": "list",

@@ -36,9 +36,20 @@ def change_tensors(file: Path, change: Callable[[dict[str, Tensor]], object]) ->
 
 def test_the_tiny_release_is_one(folder: Path) -> None:
     info = inspect(find(str(folder)))
-    assert (info.kind, info.path, info.revision, info.name) == ("clef", folder, None, folder.name)
+    assert (info.kind, info.path) == ("clef", folder)
+    assert info.name == f"{folder.name}@{info.revision[:12]}"
     assert info.head_config["hidden_size"] == 64
     assert load_clef(info, "cpu").backbone.hidden_size == 64
+
+
+def test_models_that_differ_never_share_a_name(folder: Path) -> None:
+    first = inspect(folder).name
+    assert inspect(folder).name == first
+    change_tensors(folder / "joint_head.safetensors", lambda tensors: tensors["residual_gate"].add_(1))
+    second = inspect(folder).name
+    change_tensors(folder / "model.safetensors", lambda tensors: tensors["lm_head.weight"].mul_(2))
+    third = inspect(folder).name
+    assert len({first, second, third}) == 3
 
 
 @pytest.mark.parametrize(
@@ -88,7 +99,7 @@ def test_a_backbone_that_is_not_supported(folder: Path) -> None:
 def test_a_split_release_is_told_apart_by_its_configuration(folder: Path) -> None:
     change_json(folder / "config.json", reading="split", model_type="bert", name="quaver-mini-1")
     info = inspect(folder)
-    assert (info.kind, info.name) == ("split", "quaver-mini-1")
+    assert (info.kind, info.name) == ("split", f"quaver-mini-1@{info.revision[:12]}")
     with pytest.raises(BadRelease, match="not a Clef release"):
         load_clef(info)
 
