@@ -51,8 +51,8 @@ def calibrate(
         from quaver.models.release import find, inspect
 
         info = inspect(find(fold))
-        name = fold_release(info.path, info.name, found.calibration, fold_to)
-        console.print(f"folded release {name} in {fold_to}", highlight=False)
+        fold_release(info.path, info.name, found.calibration, fold_to)
+        console.print(f"folded release {inspect(fold_to).name} in {fold_to}", highlight=False)
     if as_json:
         typer.echo(json.dumps(_json(found), ensure_ascii=False))
     else:

@@ -24,6 +24,7 @@ from quaver.cli import options
 from quaver.cli.questions import FILE_HELP, from_file
 from quaver.cli.talk import console
 from quaver.errors import BadRequest, ServerError
+from quaver.questions.calibration import load_calibration
 
 if TYPE_CHECKING:
     from quaver.evaluate.answerer import Answerer
@@ -58,6 +59,7 @@ def evaluate(
     device: options.DeviceOption = options.Device.auto,
     dtype: options.DtypeOption = options.Dtype.auto,
     reading: options.ReadingOption = options.Reading.auto,
+    calibration: options.CalibrationOption = None,
     url: Annotated[str | None, typer.Option(help="Ask the server at this address instead of a model here.")] = None,
     dialect: Annotated[Dialect, typer.Option(help="What the server speaks.")] = Dialect.systemone,
     api_key: Annotated[str | None, typer.Option(envvar="QUAVER_API_KEY", help="The server's key.")] = None,
@@ -108,7 +110,7 @@ def evaluate(
         elif url:
             opened, target, noted = _server(url, dialect, api_key, served_model)
         else:
-            opened, target, noted = _model(model, device=device, dtype=dtype, reading=reading)
+            opened, target, noted = _model(model, calibration, device=device, dtype=dtype, reading=reading)
     manifest = _manifest(records, rows, coherence, target, noted)
     with opened as answerer:
         spread = rows[:: max(1, len(rows) // coherence)][:coherence] if coherence else []
@@ -159,9 +161,11 @@ def _read_back(url: str, api_key: str | None) -> dict[str, Any]:
     return found
 
 
-def _model(model: str, **settings: Any) -> Target:
-    decider = options.load(model, **settings)
-    target = {"model": decider.name, **{name: value.value for name, value in settings.items()}}
+def _model(model: str, calibration: Path | None, **settings: Any) -> Target:
+    decider = options.load(model, calibration=calibration, **settings)
+    applied = load_calibration(calibration).id if calibration else None
+    asked = {name: value.value for name, value in settings.items()}
+    target = {"model": decider.name, "calibration": applied, **asked}
     return decider, target, {"limits": str(decider.limits), "torch": version("torch")}
 
 

@@ -44,25 +44,25 @@ def fold(tensors: Mapping[str, Tensor], temperature: float) -> dict[str, Tensor]
     return folded
 
 
-def fold_release(release: Path, name: str, calibration: Calibration, out: Path) -> str:
+def fold_release(release: Path, name: str, calibration: Calibration, out: Path) -> None:
     """Write to ``out`` the release called ``name`` with its calibration inside; other files are linked or copied.
 
-    Returns the name of the new release, which ends in the calibration's id: so every answer states it, and
-    the file it came from is refused for it. Raises BadRelease for another model or a folder that exists,
-    BadRequest when the calibration is not a single temperature.
+    ``name`` is the versioned one, ``name@revision``. The new release calls itself ``name+id`` with the
+    calibration's id, so every answer states it, and the file it came from is refused for it. Raises
+    BadRelease for another model or a folder that exists, BadRequest when the calibration is not a single
+    temperature.
     """
     calibration.require(name)
     temperature = single_temperature(calibration)
     tensors = fold(load_file(release / WEIGHTS), temperature)
     config = json.loads((release / "config.json").read_text(encoding="utf-8"))
-    config["name"] = f"{name}+{calibration.id}"
+    config["name"] = f"{name.partition('@')[0]}+{calibration.id}"
     try:
         shutil.copytree(release, out, copy_function=_link, ignore=shutil.ignore_patterns(WEIGHTS, "config.json"))
     except FileExistsError as error:
         raise BadRelease(f"{out} exists already; name a new folder") from error
     save_file(tensors, out / WEIGHTS)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    return str(config["name"])
 
 
 def _wide(tensor: Tensor) -> Tensor:

@@ -121,10 +121,6 @@ class Calibration:
             return found.noul(probabilities[0])
         return found(probabilities)
 
-    def abstains(self, kind: str, probabilities: Sequence[float], target: float, of: Of = "asked") -> bool:
-        """Whether to abstain from a question with these calibrated probabilities; see ``threshold``."""
-        return max(probabilities) < self.threshold(kind, target, of)
-
     def threshold(self, kind: str, target: float, of: Of = "asked") -> float:
         """The least largest probability at which to answer a question of type ``kind``, for a target error.
 

@@ -204,7 +204,7 @@ def test_risk_among_the_answered_keeps_its_promise() -> None:
     assert answered > 200 and broken / 300 <= 0.05
 
 
-def test_thresholds_are_served_as_abstention(overconfident: Any) -> None:
+def test_thresholds_are_found_by_type_target_and_share(overconfident: Any) -> None:
     found = calibrate(*overconfident)
     rows = {(row.kind, row.of, row.target): row for row in found.thresholds}
     targets = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -218,12 +218,12 @@ def test_thresholds_are_served_as_abstention(overconfident: Any) -> None:
         row = rows[kind, "answered", 0.2]
         assert row.wrong < 0.2
     row = rows["choice", "asked", 0.1]
-    p = [row.least + 1e-6, 1 - row.least - 1e-6, 0.0, 0.0]
-    assert not found.calibration.abstains("choice", p, 0.1)
-    assert found.calibration.abstains("choice", [0.25] * 4, 0.1)
-    assert found.calibration.abstains("choice", [1.0, 0.0, 0.0, 0.0], 0.01, "answered")
+    assert found.calibration.threshold("choice", 0.1) == row.least
+    assert found.calibration.threshold("choice", 0.01, "answered") == math.inf
     with pytest.raises(BadRequest, match=r"target error of 0.3; it has 0.01, 0.02, 0.05, 0.1, 0.2"):
-        found.calibration.abstains("choice", p, 0.3)
+        found.calibration.threshold("choice", 0.3)
+    with pytest.raises(BadRequest, match="it has none"):
+        replace(found.calibration, thresholds={}).threshold("choice", 0.1)
 
 
 CONFIG = {"hidden_size": 12, "width": 8, "routing_layers": 1, "layers": 1, "heads": 2, "feedforward": 16}
@@ -275,8 +275,8 @@ def test_a_folded_release_names_its_calibration(overconfident: Any, tmp_path: Pa
     several, single = calibrate(*overconfident), calibrate(*overconfident, single=True)
     with pytest.raises(BadRequest, match="one temperature"):
         fold_release(release, "fake-1", several.calibration, tmp_path / "out")
-    name = fold_release(release, "fake-1", single.calibration, tmp_path / "out")
-    assert name == f"fake-1+{single.calibration.id}"
+    fold_release(release, "fake-1", single.calibration, tmp_path / "out")
+    name = f"fake-1+{single.calibration.id}"
     assert json.loads((tmp_path / "out" / "config.json").read_text()) == {"model_type": "x", "name": name}
     assert (tmp_path / "out" / "tokenizer.json").exists()
     expected = fold(head.state_dict(), temperature_of(single))

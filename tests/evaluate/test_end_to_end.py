@@ -1,6 +1,7 @@
 """eval, calibrate, fold and bench on real models: the embedded one, and another project's behind its own server."""
 
 import json
+import math
 import shutil
 import socket
 import subprocess
@@ -15,8 +16,10 @@ import pytest
 
 from quaver import Choice, Noul, Score, load
 from quaver.decider.load import embedded_path
+from quaver.errors import BadRelease, BadRequest
 from quaver.evaluate.answerer import probabilities
 from quaver.evaluate.fold import fold_release
+from quaver.evaluate.run import read_run
 from quaver.models.release import inspect
 from quaver.questions.calibration import Calibration, Temperature, load_calibration
 
@@ -70,10 +73,45 @@ def test_the_embedded_model(quaver: Command, rows: Path, tmp_path: Path) -> None
     assert (tmp_path / "page.html").stat().st_size > 50_000
 
 
+def test_a_calibration_is_served_stated_and_not_fitted_on_again(quaver: Command, rows: Path, tmp_path: Path) -> None:
+    plain, again, file = tmp_path / "plain.jsonl", tmp_path / "again.jsonl", tmp_path / "c.json"
+    quaver("eval", rows, "--out", plain, "--json")
+    quaver("calibrate", plain, "--out", file)
+    calibration = load_calibration(file)
+    found = last(quaver("eval", rows, "--calibration", file, "--out", again, "--json"))
+    assert found["manifest"]["asked"]["target"]["calibration"] == calibration.id
+    before = {outcome.record: outcome for outcome in read_run(plain)[1]}
+    for outcome in read_run(again)[1]:
+        assert outcome.calibration == calibration.id
+        for name, p in before[outcome.record].answers.items():
+            kind = QUESTIONS[name]["type"]
+            assert outcome.answers[name] == pytest.approx(calibration.apply(kind, p), abs=1e-6)
+    with pytest.raises(BadRequest, match="calibrated already"):
+        quaver("calibrate", again, "--out", tmp_path / "twice.json")
+
+
+def test_abstention_leaves_the_answer_complete(tmp_path: Path) -> None:
+    name = inspect(embedded_path()).name
+    thresholds: Any = {"noul": {"asked": {0.1: 0.0}, "answered": {0.1: math.inf}}}
+    Calibration(name, "0", {"noul": Temperature(2.0)}, thresholds).save(tmp_path / "c.json")
+    body = {"state": "The soup was awful.", "questions": {"good": QUESTIONS["good"]}}
+    with load(calibration=tmp_path / "c.json") as decider:
+        for of, abstains in (("asked", False), ("answered", True)):
+            reply = decider.systemone({**body, "x_abstain": {"target": 0.1, "of": of}})
+            assert reply["answers"]["good"]["x_abstain"] is abstains
+            assert 0 < reply["answers"]["good"]["noul"] < 1
+        assert "x_abstain" not in decider.systemone(body)["answers"]["good"]
+        with pytest.raises(BadRequest, match=r"target error of 0\.2; it has 0\.1"):
+            decider.systemone({**body, "x_abstain": {"target": 0.2}})
+    Calibration("another-model", "0", {}, {}).save(tmp_path / "other.json")
+    with pytest.raises(BadRelease, match="fitted on another-model and cannot serve"):
+        load(calibration=tmp_path / "other.json")
+
+
 def test_a_temperature_folded_into_the_embedded_model(tmp_path: Path) -> None:
     info = inspect(embedded_path())
     one = Calibration(info.name, "0", dict.fromkeys(("noul", "choice", "score"), Temperature(1.5)), {})
-    name = fold_release(info.path, info.name, one, tmp_path / "folded")
+    fold_release(info.path, info.name, one, tmp_path / "folded")
     asked = {
         "good": Noul("Is the writer pleased?"),
         "topic": Choice("What is it about?", list(THINGS)),
@@ -81,7 +119,8 @@ def test_a_temperature_folded_into_the_embedded_model(tmp_path: Path) -> None:
     }
     with load() as plain, load(str(tmp_path / "folded")) as folded:
         before, after = plain.decide("The soup was awful.", asked), folded.decide("The soup was awful.", asked)
-    assert (before.model, after.model) == (info.name, name)
+    assert before.model == info.name
+    assert after.model.startswith(f"quaver-mini+{one.id}@")
     for key, question in asked.items():
         expected = one.apply(question.type, probabilities(question, before[key]))
         assert probabilities(question, after[key]) == pytest.approx(expected, abs=1e-5)
