@@ -130,6 +130,11 @@ class SplitReader:
         schema = [text for question in encoded.questions for text in (question.text, *question.options)]
         state, known, computed = self._rows(encoded.state, schema)
         logits = self.head(self._input(encoded, state, known), alone=True).cpu()
+        # The engine refuses an answer that is not finite; nothing of it may wait here for the next request.
+        if bool(logits.isfinite().all()):
+            self.states.put(encoded.state, state)
+            for text, rows in known.items():
+                self.schemas.put(text, rows)
         sizes = [len(question.options) for question in encoded.questions]
         types = torch.tensor([question.type for question in encoded.questions])
         by = divisors(self.temperatures[types], torch.tensor(sizes))
@@ -154,11 +159,9 @@ class SplitReader:
         if kept is None:
             normal = self.head.normalise(rows[0])
             kept = StateRows(TextRows(rows[0].mean(0), normal.mean(0)), self.head.project_memory(normal))
-            self.states.put(state, kept)
             rows = rows[1:]
         for text, row in zip(wanted, rows, strict=True):
             known[text] = TextRows(row.mean(0), self.head.normalise(row).mean(0))
-            self.schemas.put(text, known[text])
         return kept, known, sum(map(tokens, new))
 
     def _input(self, encoded: SplitEncoded, state: StateRows, known: dict[Text, TextRows]) -> HeadInput:

@@ -98,6 +98,17 @@ def test_255_options_and_temperatures(encoder: Encoder, head: JointSchemaHead) -
     close(cooled, (plain[0] / 2, plain[1] / 4 / 127.5**0.5))
 
 
+def test_numbers_that_are_not_finite_are_never_kept(encoder: Encoder, head: JointSchemaHead) -> None:
+    reader, request = SplitReader(encoder, head), encoded(7)
+    weights = encoder.bert.embeddings.word_embeddings.weight
+    kept = weights.clone()
+    weights.fill_(float("nan"))
+    assert not reader.read(request).logits[0].isfinite().all()
+    assert (reader.states.used, reader.schemas.used) == (0, 0)
+    weights.copy_(kept)
+    assert reader.read(request).reused == 0
+
+
 def test_the_cache_drops_the_least_recently_used() -> None:
     rows = TextRows(torch.zeros(4), torch.zeros(4))
     cost = rows.size + 8
