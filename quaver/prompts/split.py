@@ -6,7 +6,8 @@ several. The wording is fixed, because the release's head was trained on it.
 =========  ==========================================================================
 state      the text itself; other JSON values compact, keys sorted
 question   its instructions
-noul       ``<instructions> yes: <description>`` and ``<instructions> no: <description>``
+noul       ``<instructions> yes: <description>`` and ``no: <description>``, so that a state
+           that is about what is asked lies nearer to the yes
 choice     ``topic: <id>: <description>``, the wording at which the encoder's own cosine
            is best; a description that starts with the id replaces it
 score      ``<instructions> level 2 of 5: <description>``
@@ -107,7 +108,7 @@ def option_texts(question: Question) -> list[str]:
     match question:
         case Noul():
             said = question.criteria or {}
-            return [_join(asked, _described(word, said.get(side))) for side, word in (("true", "yes"), ("false", "no"))]
+            return [_join(asked, _described("yes", said.get("true"))), _described("no", said.get("false"))]
         case Choice():
             assert isinstance(question.criteria, Mapping), "Choice settles its criteria into a mapping"
             return [f"topic: {_described(name, about)}" for name, about in question.criteria.items()]

@@ -21,7 +21,7 @@ from quaver.train.examples import Example
 TYPES = ("noul", "choice", "score")
 #: At most so many items of each task, for nouls and scores.
 ITEMS = 300
-#: Batches of topical choices.
+#: Batches of topical choices and yes/no questions.
 DRAWS = 6
 TEMPERATURES = torch.logspace(-1.0, 0.5, 100).tolist()
 #: A choice's temperature is multiplied by two to this power when its options double.
@@ -41,7 +41,9 @@ def fit(prompt: SplitPrompt, reader: SplitReader, folder: Path) -> list[tuple[fl
         seen[task.question.type] += answered(prompt, reader, examples)
     drawn = mixture.load(folder, "calibration")
     for seed in range(DRAWS):
-        seen["choice"] += answered(prompt, reader, drawn.draw_topical(seed))
+        examples = drawn.draw_pairs(seed)
+        for name in TYPES:
+            seen[name] += answered(prompt, reader, [e for e in examples if e.question.type == name])
     return [best(seen[name], GROWTHS if name == "choice" else [0.0]) for name in TYPES]
 
 

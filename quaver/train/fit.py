@@ -51,13 +51,14 @@ STAGES = (Plan(), Plan(steps=150, seed=21, encoder_rate=3e-5, head_rate=3e-4, hu
 def start(base: Path, plan: Plan) -> Model:
     """The packaged encoder with a fresh head whose prior already decides and whose residual starts small."""
     torch.manual_seed(plan.seed)
+    trained = load_encoder(base)
     head = JointSchemaHead(**HEAD)
     with torch.no_grad():
         head.prior_logit_scale.fill_(math.log(15.0))
         nn.init.normal_(head.type_embedding.weight, std=0.02)
         for parameter in head.residual_scorer[-1].parameters():
             nn.init.zeros_(parameter)
-    encoder = TunedEncoder(load_encoder(base), load_encoder(base), plan.frozen_layers)
+    encoder = TunedEncoder(trained, load_encoder(base), plan.frozen_layers)
     return Model(encoder, head, release.open_prompt(base))
 
 

@@ -39,12 +39,11 @@ class Mixture:
             *records.batch(6, rng),
         ]
 
-    def draw_topical(self, seed: int, size: int = 20) -> list[Example]:
-        """Choices alone, of every topical family, with up to ``size`` options and longer texts."""
+    def draw_pairs(self, seed: int, size: int = 20) -> list[Example]:
+        """Choices with up to ``size`` options and yes/no questions of every topical family, over longer texts."""
         rng = random.Random(seed)
         families = (self.subjects, self.intents, *self.glosses)
-        drawn = [example for family in families for example in pairs.batch(family, size, rng, words=200)]
-        return [example for example in drawn if example.topical]
+        return [example for family in families for example in pairs.batch(family, size, rng, words=200)]
 
 
 def load(folder: Path, part: Part) -> Mixture:

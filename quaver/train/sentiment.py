@@ -162,7 +162,8 @@ def strong(rng: random.Random) -> tuple[Question, Target]:
 def score(rng: random.Random) -> tuple[Question, Target]:
     """A scale from worst to best, or from none to strong for one direction."""
     if rng.random() < 0.2:
-        return Score(pick(HOW_NEGATIVE, rng, NOUNS), rng.choice(STRENGTHS)), _badness
+        strengths = rng.choice(STRENGTHS)
+        return Score(pick(HOW_NEGATIVE, rng, NOUNS), strengths), _badness
     size = rng.choice([2, 3, 4, 5, 5, 5, 5, 6, 7, 9])
     levels = rng.choice(LEVELS[size])
     return Score(pick(HOW_POSITIVE, rng, NOUNS), levels), lambda ratings: levels_of(ratings, size)

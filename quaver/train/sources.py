@@ -91,8 +91,8 @@ def fetch(folder: Path) -> None:
             subprocess.run([*pip, wheel], cwd=folder, check=True)
             zipfile.ZipFile(next(folder.glob(f"{name}-*.whl"))).extractall(folder / name)
     if not (folder / "hutto_ICWSM_2014").exists():
-        source = ["--no-binary", ":all:", "--no-build-isolation", "vaderSentiment==0.5"]
-        subprocess.run([*pip, *source], cwd=folder, check=True)
+        # The sdist, because wheels leave the ratings out.
+        subprocess.run([*pip, "--no-binary", ":all:", "vaderSentiment==0.5"], cwd=folder, check=True)
         zipfile.ZipFile(next(folder.glob("vaderSentiment-*.zip"))).extractall(folder)
         _untar(next(folder.glob("vaderSentiment-0.5/**/hutto_ICWSM_2014.tar.gz")), folder)
     if not (folder / "mails").exists():

@@ -1,7 +1,7 @@
 """The held-out tasks: fixed items that no training, calibration or early stopping has seen.
 
 The topic tasks are zero-shot: nothing of 20 Newsgroups or Reuters is used anywhere else. Questions
-are worded here once, in words that no training template has, and every answerer gets the same ones.
+are worded here once, with instructions that no training template has, and every answerer gets the same ones.
 """
 
 from __future__ import annotations
