@@ -88,7 +88,7 @@ def run(
     settings = settings or Settings()
     lines = _open(path, manifest)
     done = {line["record"] for line in lines if "error" not in line}
-    served = settings.expect_model or next((line["model"] for line in lines if line.get("model")), None)
+    served = _served(path, lines, settings.expect_model)
     todo = [record for record in records if record.id not in done]
     finished = len(records) - len(todo)
     with path.open("a", encoding="utf-8") as sink:
@@ -108,6 +108,14 @@ def read_run(path: Path) -> tuple[Manifest, list[Outcome]]:
     manifest, lines = _read(path)
     last = {line["record"]: line for line in lines}
     return manifest, [_outcome(line) for line in last.values()]
+
+
+def _served(path: Path, lines: Sequence[Mapping[str, Any]], expected: str | None) -> str | None:
+    """The model that further answers must come from; None when the first of them decides."""
+    before = next((line["model"] for line in lines if line.get("model")), None)
+    if expected and before and before != expected:
+        raise QuaverError(f"{path}: answers of {expected} were expected and the file has some of {before}")
+    return expected or before
 
 
 def _open(path: Path, manifest: Manifest) -> list[dict[str, Any]]:

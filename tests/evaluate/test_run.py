@@ -12,7 +12,7 @@ from quaver.client import Client
 from quaver.errors import BadRequest, Overloaded, QuaverError, ServerError, Unavailable
 from quaver.evaluate.answerer import Prior, probabilities
 from quaver.evaluate.decisions import DecisionsTransport, decisions_body, systemone_reply
-from quaver.evaluate.metrics import measure
+from quaver.evaluate.metrics import accuracy, columns
 from quaver.evaluate.records import Record
 from quaver.evaluate.run import Manifest, Settings, read_run, run
 from quaver.protocol import parse, reply
@@ -79,8 +79,8 @@ def test_lasting_failures_are_not_retried_and_count_as_wrong(
     decider.before = lambda call: error if call <= 5 else None
     _, outcomes = ask(records(10), decider, Settings(1, 3))
     assert decider.calls == 10
-    accuracy = measure([item for outcome in outcomes for item in outcome.items])[0]
-    assert (accuracy.value, accuracy.n) == (0.5, 30)
+    items = [item for outcome in outcomes for item in outcome.items]
+    assert (accuracy(columns(items)), len(items)) == (0.5, 30)
 
 
 def test_a_model_that_changes_stops_the_run(records: Records, fake: Any, manifest: Manifest, tmp_path: Path) -> None:
@@ -95,6 +95,8 @@ def test_a_model_that_changes_stops_the_run(records: Records, fake: Any, manifes
     assert {outcome.model for outcome in read_run(path)[1]} == {"fake-1"}
     with pytest.raises(QuaverError, match="fake-2"):
         run(records(10), fake(model="fake-2"), path, manifest, Settings(1, 0))
+    with pytest.raises(QuaverError, match="expected and the file has some of fake-1"):
+        run(records(10), fake(model="fake-2"), path, manifest, Settings(1, 0, expect_model="fake-2"))
     with pytest.raises(QuaverError, match="answers of fake-9 were expected"):
         run(records(10), fake(), tmp_path / "other.jsonl", manifest, Settings(1, 0, expect_model="fake-9"))
 
