@@ -29,17 +29,17 @@ from quaver.prompts.split import SplitEncoded, SplitPrompt
 from quaver.questions import Noul
 
 EMBEDDED = Path(__file__).parent.parent / "quaver" / "embedded"
-WORDS = (
+STORY = (
     "the customer wrote that her order arrived late and one of the lamps was broken but the support "
     "team answered within an hour offered a refund and sent a new one which works well so far"
-).split(" ")  # fmt: skip
+)
 FIRST, SECOND = Noul("Is the customer satisfied?"), Noul("Does the text mention a refund?")
 Body = dict[str, object]
 
 
 def state(rng: random.Random) -> str:
     """A state of 100 words that no cache holds."""
-    return " ".join(rng.choice(WORDS) for _ in range(100))
+    return " ".join(rng.choices(STORY.split(), k=100))
 
 
 def products(reader: SplitReader, encoded: SplitEncoded) -> Callable[[], None]:
