@@ -71,7 +71,12 @@ SpecialTokensOption = Annotated[
     ),
 ]
 MaxLengthOption = Annotated[
-    int | None, typer.Option(min=1, help="Most tokens of one request; the model's own limit when not given.")
+    int | None,
+    typer.Option(
+        min=1,
+        help="Most tokens of one request; the model's own limit when not given. The embedded model has none and never "
+        "cuts: it refuses what is over the limit, 262,144 when it is served.",
+    ),
 ]
 
 CalibrationOption = Annotated[

@@ -9,6 +9,9 @@ import typer
 from quaver.cli import options
 from quaver.cli.talk import console
 
+#: Tokens of one request to a model without a limit of its own, so that one caller cannot keep it from the others.
+SERVED_LENGTH = 262_144
+
 
 def serve(
     model: Annotated[
@@ -30,9 +33,12 @@ def serve(
     max_queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; one more is answered 429.")] = 256,
 ) -> None:
     """Serve a model: POST /v1/systemone and POST /v1/decisions, GET /v1/models, /healthz, /readyz, /metrics."""
+    from quaver.decider import find_model, limits_of
+    from quaver.models.release import inspect
     from quaver.server import ServerConfig, run
 
     console.print(f"loading {model} ...", highlight=False)
+    limits, _ = limits_of(inspect(find_model(model)))
     decider = options.load(
         model,
         device=device,
@@ -41,7 +47,7 @@ def serve(
         on_overflow=on_overflow,
         confidence=confidence,
         special_tokens=special_tokens,
-        max_length=max_length,
+        max_length=max_length or (SERVED_LENGTH if limits.max_length is None else None),
         calibration=calibration,
         max_queue=max_queue,
     )

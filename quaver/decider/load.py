@@ -48,13 +48,13 @@ def load(
 ) -> Decider[Any]:
     """The decider for ``model``: ``embedded``, a release folder, or a hub id with an optional ``@revision``.
 
-    ``max_length`` None takes the release's own limit in tokens, ``state_cache_bytes`` None a sensible
-    size and 0 no cache. ``calibration`` is a file of ``quaver calibrate``, fitted on this very model.
+    ``max_length`` None takes the release's own limit in tokens (the embedded model has none),
+    ``state_cache_bytes`` None a sensible size and 0 no cache. ``calibration`` is a file of
+    ``quaver calibrate``, fitted on this very model.
     Raises ``BadRelease`` with the reason when the model or the calibration cannot be served, and
     ``BadRequest`` for a setting that the model does not have.
     """
-    path = embedded_path() if model == EMBEDDED else find(model)
-    info = inspect(path)
+    info = inspect(find_model(model))
     make = _split if info.kind == "split" else _clef
     family = make(info, device, dtype, special_tokens, max_length, state_cache_bytes)
     settings = Settings(
@@ -65,6 +65,11 @@ def load(
         max_queue=max_queue,
     )
     return Decider(family, settings)
+
+
+def find_model(model: str) -> Path:
+    """The release folder of ``model``, downloaded if it must be. Raises ``BadRelease`` when there is none."""
+    return embedded_path() if model == EMBEDDED else find(model)
 
 
 def embedded_path() -> Path:
@@ -103,8 +108,6 @@ def _split(
     max_length: int | None,
     state_cache_bytes: int | None,
 ) -> Family[Any]:
-    if max_length is not None:
-        raise BadRequest(f"{info.name} reads states of any length in windows; leave max_length out")
     if special_tokens != "escape":
         raise BadRequest(f"{info.name} reads every text as plain text; leave special_tokens at escape")
     where = resolve_device(device)
@@ -112,4 +115,4 @@ def _split(
     head = load_joint_schema_head(info.path, where)
     budget = SPLIT_CACHE_BYTES if state_cache_bytes is None else state_cache_bytes
     prompt = SplitPrompt(Tokenizer.from_file(str(info.tokenizer_file)))
-    return split.SplitFamily(info.name, prompt, SplitReader(encoder, head, budget))
+    return split.SplitFamily(info.name, prompt, SplitReader(encoder, head, budget), max_length)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from quaver.decider.family import EncodedView, Limits, Prepared
 from quaver.engine import Reading
 from quaver.engine.split import SplitReader
-from quaver.errors import BadMedia
+from quaver.errors import BadMedia, TooLong
 from quaver.prompts.encoded import Span
 from quaver.prompts.split import SplitEncoded, SplitPrompt, Text
 from quaver.questions import OverflowRule, ReadingMode, Request
@@ -15,13 +17,17 @@ READINGS: tuple[ReadingMode, ...] = ("independent",)
 
 
 class SplitFamily:
-    """Reads requests with a split release; see ``Family`` for the contract. No state is too long for it."""
+    """Reads requests with a split release; see ``Family`` for the contract.
+
+    States of any length are read whole. ``max_length`` is for those who share the model with others: a
+    request with more tokens in all is refused, never cut.
+    """
 
     readings = READINGS
-    limits = LIMITS
 
-    def __init__(self, name: str, prompt: SplitPrompt, reader: SplitReader) -> None:
+    def __init__(self, name: str, prompt: SplitPrompt, reader: SplitReader, max_length: int | None = None) -> None:
         self.name = name
+        self.limits = replace(LIMITS, max_length=max_length)
         self._prompt = prompt
         self._reader = reader
 
@@ -61,4 +67,10 @@ class SplitFamily:
         for kind in ("images", "audio", "videos"):
             if getattr(request, kind):
                 raise BadMedia(f"{self.name} reads text only; load a Clef release for images and videos", (kind,))
-        return self._prompt.encode(request.state, list(request.questions.values()))
+        encoded = self._prompt.encode(request.state, list(request.questions.values()))
+        if self.limits.max_length is not None and encoded.tokens > self.limits.max_length:
+            raise TooLong(
+                f"the request has {encoded.tokens} tokens and the limit here is {self.limits.max_length}; "
+                "split the state or ask fewer questions"
+            )
+        return encoded

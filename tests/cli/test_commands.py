@@ -48,7 +48,7 @@ def test_a_table_is_printed_for_people() -> None:
         (["--noul", "Is it?"], "give the state once"),
         ([STATE, "--file", "x"], "give the state once"),
         (["--file", "none.txt", "--noul", "Is it?"], "none.txt: cannot be read as a state"),
-        ([STATE], "at least one question is required"),
+        ([STATE], "questions must not be empty"),
         ([STATE, "--score", "How? = " + " | ".join("abcdefghijk")], "1 to 10 levels, got 11"),
         ([STATE, "--noul", "Is it?", "--model", "/nowhere"], "/nowhere"),
         ([STATE, "--noul", "Is it?", "--image", "cat.png"], "text only"),
