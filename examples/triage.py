@@ -9,7 +9,11 @@ QUESTIONS = {
     "refund": quaver.Noul("Does the writer want a refund?"),
     "team": quaver.Choice(
         "Which team should answer?",
-        {"billing": "payments, invoices and refunds", "delivery": "parcels and shipping", "technical": "bugs and crashes"},
+        {
+            "billing": "payments, invoices and refunds",
+            "delivery": "parcels and shipping",
+            "technical": "bugs and crashes",
+        },
     ),
     "anger": quaver.Score("How angry is the writer?", ["calm", "annoyed", "furious"]),
 }

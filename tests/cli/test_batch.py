@@ -1,7 +1,6 @@
 """Batches answer every line, keep failures apart, and go on where they stopped."""
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -28,11 +27,11 @@ class Asker:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+def files(tmp_path: Path) -> tuple[Path, Path]:
     lines = tmp_path / "in.jsonl"
     states = [*(f"state {n}" for n in range(1, 40)), "broken"]
     lines.write_text("".join(json.dumps({"state": s}) + "\n" for s in states) + "\nnot json\n")
-    yield lines, tmp_path / "out.jsonl"
+    return lines, tmp_path / "out.jsonl"
 
 
 def records(out: Path) -> list[dict[str, Any]]:

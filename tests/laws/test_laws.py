@@ -32,7 +32,8 @@ QUESTIONS = {
     "what": {"type": "choice", "instructions": "What is it?", "criteria": {"parcel": "a thing sent", "mail": None}},
     "heat": {"type": "score", "instructions": "How angry?", "criteria": ["calm", "annoyed", "furious"]},
 }
-WORDS = "the parcel came late and box was torn nobody answers my mails money back please thank you".split()
+TEXT = "the parcel came late and box was torn nobody answers my mails money back please thank you"
+WORDS = TEXT.split()
 
 
 def state(seed: int, words: int = 60) -> str:
@@ -97,7 +98,7 @@ def test_questions_read_independently_do_not_see_each_other(decider: Decider[Any
 
 
 def test_option_order_of_a_choice_changes_only_the_order_of_the_answer(decider: Decider[Any]) -> None:
-    options = {name: None for name in WORDS}
+    options = dict.fromkeys(WORDS)
     asked = {"type": "choice", "instructions": "Which word?", "criteria": options}
     turned = {**asked, "criteria": dict(reversed(options.items()))}
     one = decider.systemone(body(1, questions={"q": asked}))["answers"]["q"]["probabilities"]
