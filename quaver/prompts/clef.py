@@ -7,14 +7,13 @@ request has. Source: ``encode_record`` of the Clef releases' ``joint_schema_mode
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any
 
-from quaver.errors import BadQuestion, BadRequest, TooLong
+from quaver.errors import BadQuestion, TooLong
 from quaver.prompts.encoded import Encoded, EncodedQuestion, Span
+from quaver.prompts.render import render
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.questions import Choice, Json, Noul, OverflowRule, Question, Request
 
@@ -105,23 +104,9 @@ def options(question: Question) -> list[tuple[str, Json]]:
             criteria = {**NOUL, **(question.criteria or {})}
             return [(side, criteria[side]) for side in NOUL]
         case Choice():
-            descriptions: Any = question.criteria
-            return sorted(descriptions.items(), key=itemgetter(0))
+            return sorted(question.options.items(), key=itemgetter(0))
         case _:
             return list(zip(question.option_ids, question.criteria, strict=True))
-
-
-def render(value: Json) -> str:
-    """Text as it is, any other JSON value as compact JSON with sorted keys.
-
-    Raises BadRequest for what JSON cannot hold.
-    """
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadRequest(f"a {type(value).__name__} cannot be written as JSON: {error}") from error
 
 
 class _Schema:

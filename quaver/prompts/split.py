@@ -16,13 +16,13 @@ score      ``<instructions> level 2 of 5: <description>``
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tokenizers import Tokenizer
 
 from quaver.errors import BadRelease, BadRequest
+from quaver.prompts.render import render
 from quaver.questions import Choice, Json, Noul, Question, Score
 
 #: Token ids of one window, special tokens included.
@@ -76,9 +76,9 @@ class SplitPrompt:
 
     def encode(self, state: Json, questions: Sequence[Question]) -> SplitEncoded:
         """All texts of one request. Raises BadRequest for text that is not valid Unicode."""
-        words = [render(state)]
+        words = [words_of(state)]
         for question in questions:
-            words += [render(question.instructions), *option_texts(question)]
+            words += [words_of(question.instructions), *option_texts(question)]
         texts = iter(self.texts(words))
         read = next(texts)
         return SplitEncoded(
@@ -104,14 +104,13 @@ class SplitPrompt:
 
 def option_texts(question: Question) -> list[str]:
     """The words of each option, in request order."""
-    asked = render(question.instructions)
+    asked = words_of(question.instructions)
     match question:
         case Noul():
             said = question.criteria or {}
             return [_join(asked, _described("yes", said.get("true"))), _described("no", said.get("false"))]
         case Choice():
-            assert isinstance(question.criteria, Mapping), "Choice settles its criteria into a mapping"
-            return [f"topic: {_described(name, about)}" for name, about in question.criteria.items()]
+            return [f"topic: {_described(name, about)}" for name, about in question.options.items()]
         case Score():
             levels = question.criteria
             return [
@@ -120,17 +119,13 @@ def option_texts(question: Question) -> list[str]:
             ]
 
 
-def render(value: Json) -> str:
-    """A value as the encoder reads it: text as it is, None empty, other JSON compact with sorted keys."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+def words_of(value: Json) -> str:
+    """A value as the encoder reads it; nothing where there is none."""
+    return "" if value is None else render(value)
 
 
 def _described(name: str, about: Json) -> str:
-    words = render(about)
+    words = words_of(about)
     if not words:
         return name
     return words if words.lower().startswith(name.lower()) else f"{name}: {words}"
@@ -138,10 +133,3 @@ def _described(name: str, about: Json) -> str:
 
 def _join(*parts: str) -> str:
     return " ".join(part for part in parts if part)
-
-
-def _plain(value: Json) -> Json:
-    """``value`` with read-only mappings and tuples as the dicts and lists that JSON knows."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    return [_plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value

@@ -17,7 +17,8 @@ from torch.nn import functional
 
 from quaver.engine.split import SplitReader
 from quaver.models.encoder import Encoder
-from quaver.prompts.split import SplitPrompt, render
+from quaver.prompts.render import render
+from quaver.prompts.split import SplitPrompt
 from quaver.questions import Choice, Json, Noul, Question, Score
 from quaver.train.batched import read_texts
 
