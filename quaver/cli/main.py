@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -32,11 +33,28 @@ app.command()(compare)
 app.command()(bench)
 
 
+#: Which extra brings a library that a command may lack.
+EXTRAS = {
+    **dict.fromkeys(("torch", "transformers", "tokenizers", "safetensors", "fastapi", "uvicorn"), "serve"),
+    **dict.fromkeys(("numpy", "scipy", "matplotlib", "jinja2", "prometheus_client"), "eval"),
+    **dict.fromkeys(("PIL", "av"), "media"),
+}
+
+
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
     try:
         app()
     except QuaverError as error:
-        console.print("error:", style="red", end=" ")
-        console.print(str(error), markup=False, highlight=False)
-        sys.exit(1)
+        _fail(str(error))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in EXTRAS:
+            raise
+        _fail(f"this command needs {missing}, which is not installed; pip install 'quaver[{EXTRAS[missing]}]'")
+
+
+def _fail(message: str) -> NoReturn:
+    console.print("error:", style="red", end=" ")
+    console.print(message, markup=False, highlight=False)
+    sys.exit(1)

@@ -90,3 +90,14 @@ def test_help_needs_no_torch(command: list[str]) -> None:
     done = subprocess.run([sys.executable, "-c", code, *command, "--help"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Usage" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "arguments"),
+    [("torch", "serve", ["ask", "x", "-n", "y"]), ("scipy", "eval", ["compare", "plan.yaml"])],
+)
+def test_a_missing_library_names_the_extra_that_brings_it(library: str, extra: str, arguments: list[str]) -> None:
+    code = f"import sys; sys.modules[{library!r}] = None; from quaver.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert f"needs {library}, which is not installed; pip install 'quaver[{extra}]'" in done.stderr.replace("\n", " ")
