@@ -15,6 +15,7 @@ from quaver.cli.eval import evaluate
 from quaver.cli.models import models
 from quaver.cli.serve import serve
 from quaver.cli.talk import console
+from quaver.cli.train import train
 from quaver.errors import QuaverError
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app = typer.Typer(
 app.command()(ask)
 app.command()(serve)
 app.command()(models)
+app.command()(train)
 app.command("eval")(evaluate)
 app.command()(calibrate)
 app.command()(compare)
