@@ -10,14 +10,14 @@ from quaver.cli.table import answers_table
 
 STATE = "I was charged twice and nobody answers my mails. Give me my money back!"
 NOUL = "Does the writer want a refund?"
-CHOICE = "Which team should answer? = billing: payments and invoices | delivery: parcels | tech: bugs"
+CHOICE = "Which team should answer? = billing: payments | delivery: parcels | tech: bugs"
 SCORE = "How angry is the writer? = calm | annoyed | furious"
 
 
 def main() -> None:
     with quaver.load() as decider:
         reply = decider.systemone({"state": STATE, "questions": from_flags([NOUL], [CHOICE], [SCORE])})
-    console = Console(record=True, width=92)
+    console = Console(record=True, width=96)
     console.print(f"$ quaver ask '{STATE}' \\", highlight=False)
     console.print(f"    --noul '{NOUL}' \\", highlight=False)
     console.print(f"    --choice '{CHOICE}' \\", highlight=False, soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from rich import box
@@ -24,18 +25,13 @@ def answers_table(reply: Mapping[str, Any]) -> Table:
         rows = list(_rows(answer))
         best = max(p for _, p in rows)
         shown = sorted(rows, key=lambda row: -row[1])[:SHOWN_OPTIONS] if len(rows) > SHOWN_OPTIONS else rows
-        for i, (option, p) in enumerate(shown):
-            style = "bold" if p == best else "dim"
-            last = i == len(shown) - 1
-            table.add_row(
-                _headline(name, answer) if i == 0 else "",
-                Text(option, style),
-                Text(bar(p), "green" if p == best else "blue"),
-                Text(f"{p:.1%}", style),
-                end_section=last and len(rows) == len(shown),
-            )
+        cells = [_cells(option, p, p == best) for option, p in shown]
         if len(rows) > len(shown):
-            table.add_row("", Text(f"... {len(rows) - len(shown)} more options", "dim"), "", "", end_section=True)
+            cells.append((Text(f"... {len(rows) - len(shown)} more options", "dim"), Text(), Text()))
+        # What is said of the question runs down beside its options.
+        for said, beside in zip_longest(_headline(name, answer), cells, fillvalue=None):
+            table.add_row(said or "", *(beside or ("", "", "")))
+        table.add_section()
     return table
 
 
@@ -57,13 +53,18 @@ def _rows(answer: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 yield f"{level}  {answer['legend'][level]}", p
 
 
-def _headline(name: str, answer: Mapping[str, Any]) -> Text:
-    text = Text(name)
+def _cells(option: str, p: float, best: bool) -> tuple[Text, Text, Text]:
+    style = "bold" if best else "dim"
+    return Text(option, style), Text(bar(p), "green" if best else "blue"), Text(f"{p:.1%}", style)
+
+
+def _headline(name: str, answer: Mapping[str, Any]) -> list[Text]:
+    lines = [Text(name)]
     if answer["type"] == "score":
-        text.append(f"\nscore {answer['score']:.2f} of {len(answer['legend']) - 1}", "bold")
+        lines.append(Text(f"score {answer['score']:.2f} of {len(answer['legend']) - 1}", "bold"))
     if "confidence" in answer:
-        text.append(f"\nconfidence {answer['confidence']:.2f}", "dim")
-    return text
+        lines.append(Text(f"confidence {answer['confidence']:.2f}", "dim"))
+    return lines
 
 
 def _caption(reply: Mapping[str, Any]) -> str:
