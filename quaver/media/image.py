@@ -29,7 +29,7 @@ def read_image(source: object, limits: MediaLimits = DEFAULT_LIMITS) -> Image.Im
     except BadMedia:
         raise
     except UnidentifiedImageError as error:
-        raise BadMedia(f"these bytes are no image of a known kind; send a {', '.join(FORMATS)} file") from error
+        raise BadMedia(f"the image cannot be decoded; send a complete {', '.join(FORMATS)} file") from error
     except Exception as error:  # damaged files make Pillow's readers raise nearly anything
         raise BadMedia(f"the image cannot be decoded ({error}); send a complete {', '.join(FORMATS)} file") from error
 
