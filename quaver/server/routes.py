@@ -99,8 +99,14 @@ async def _answer(request: Request, path_model: str | None) -> tuple[dict[str, A
         call, job = await loop.run_in_executor(service.pool, _submit, service, request, body, path_model)
         answers = await _result(request, job)
     service.metrics.answered(answers)
-    cut = answers.truncated_tokens
-    return reply(call, answers), {"x-quaver-truncated": str(cut)} if cut else {}
+    return reply(call, answers), _facts(answers)
+
+
+def _facts(answers: Answers) -> dict[str, str]:
+    """Headers that say, in either dialect, what a strict reply body has no place for."""
+    cut, calibration = answers.truncated_tokens, answers.calibration
+    headers = {"x-quaver-truncated": str(cut)} if cut else {}
+    return {**headers, "x-quaver-calibration": calibration} if calibration else headers
 
 
 def _submit(service: Service, request: Request, body: Body, path_model: str | None) -> tuple[Call, Future[Answers]]:
