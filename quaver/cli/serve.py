@@ -38,9 +38,10 @@ def serve(
     from quaver.server import ServerConfig, run
 
     console.print(f"loading {model} ...", highlight=False)
-    limits, _ = limits_of(inspect(find_model(model)))
+    folder = find_model(model)
+    limits, _ = limits_of(inspect(folder))
     decider = options.load(
-        model,
+        str(folder),
         device=device,
         dtype=dtype,
         reading=reading,

@@ -120,7 +120,6 @@ class SplitReader:
         self.encoder = encoder
         self.head = head
         self.temperatures = torch.tensor(encoder.temperatures if temperatures is None else temperatures)
-        self.cache_bytes = cache_bytes
         self.states: Cache[StateRows] = Cache(cache_bytes * 3 // 4)
         self.schemas: Cache[TextRows] = Cache(cache_bytes // 4)
 
