@@ -10,6 +10,7 @@
     │   └── UnknownModel      the named model is not the one served here
     ├── BadRelease            a folder or hub id is not a release that can be served
     ├── Overloaded            the queue is full; carries ``retry_after`` seconds
+    ├── Expired               the request's own time limit passed before its answer was there
     ├── Unavailable           the engine is not ready, stopping, or dead
     ├── ServerError           a Quaver server answered a client with an error status
     └── EngineFault           a forward failed or gave non-finite numbers; ours to mend
@@ -62,6 +63,10 @@ class Overloaded(QuaverError):
     def __init__(self, message: str, retry_after: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class Expired(QuaverError):
+    """The time that the caller gave a request passed before its answer was there."""
 
 
 class Unavailable(QuaverError):
