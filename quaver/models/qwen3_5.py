@@ -10,25 +10,29 @@ import torch
 from torch import Tensor
 from transformers import Qwen3_5ForConditionalGeneration
 
-from quaver.errors import BadRelease, BadRequest
-from quaver.models.backbone import Media
+from quaver.errors import BadRequest
+from quaver.models.backbone import Computed, Inputs, Media, Row
+from quaver.models.packed import Packing, pack, run
+from quaver.models.weights import load_model
 
 
 class Qwen35Backbone:
     """A loaded ``Qwen3_5ForConditionalGeneration``; see ``Backbone`` for the contract.
 
-    Text-only prompts go to the inner language model with plain positions, as the Clef reference does;
-    prompts with media go through the multimodal model, whose positions follow the media grids.
+    Text-only prompts have plain positions, as in the Clef reference; with media, positions follow their
+    grids.
     """
 
     def __init__(self, model: Any) -> None:
         self._model = model.eval().requires_grad_(False)
+        self._text: Any = self._model.model.language_model
+        pack(self._text)
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         config: Any = model.config
         self.hidden_size: int = config.text_config.hidden_size
-        self._image_id: int = config.image_token_id
-        self._video_id: int = config.video_token_id
+        self.resumable: bool = "linear_attention" not in config.text_config.layer_types
+        self._media_ids = {"image": config.image_token_id, "video": config.video_token_id}
         self._merge: int = config.vision_config.spatial_merge_size**2
 
     @property
@@ -36,11 +40,53 @@ class Qwen35Backbone:
         weight: Tensor = self._model.get_output_embeddings().weight
         return weight
 
-    def check(self, ids: Sequence[int], media: Media | None) -> None:
-        # Without media these tokens are ordinary rows of the embedding, as in the reference.
+    def prepare(self, ids: Sequence[int], media: Media | None = None) -> Inputs:
+        tokens = torch.tensor(ids)
         if media is None:
+            # Without media the pads are ordinary rows of the embedding, as in the reference.
+            return Inputs(tokens, torch.arange(len(ids)).expand(3, -1))
+        self._check(ids, media)
+        kinds = (tokens == self._media_ids["image"]).long() + 2 * (tokens == self._media_ids["video"]).long()
+        grids = {name: tensor for name, tensor in media.tensors.items() if name.endswith("grid_thw")}
+        positions, _ = self._model.model.get_rope_index(tokens[None], mm_token_type_ids=kinds[None], **grids)
+        return Inputs(tokens, positions[:, 0], media, places=kinds.nonzero().squeeze(1))
+
+    @torch.inference_mode()
+    def forward(self, rows: Sequence[Row]) -> list[Computed]:
+        ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
+        positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
+        embeddings = self._text.embed_tokens(ids)
+        begin = 0
+        for row in rows:
+            if row.inputs.places is not None:
+                self._place_media(row, embeddings[begin : begin + row.end - row.start])
+            begin += row.end - row.start
+        return run(self._text, embeddings, positions, Packing.of(rows, self.dtype, self.device))
+
+    def _place_media(self, row: Row, embeddings: Tensor) -> None:
+        """Writes the media rows among the row's tokens over their embeddings."""
+        inputs = row.inputs
+        assert inputs.places is not None and inputs.media is not None
+        first, last = torch.searchsorted(inputs.places, torch.tensor([row.start, row.end])).tolist()
+        if first == last:
             return
-        for name, token in (("image", self._image_id), ("video", self._video_id)):
+        if inputs.rows is None:
+            inputs.rows = self._encode(inputs.ids[inputs.places], inputs.media)
+        embeddings[(inputs.places[first:last] - row.start).to(self.device)] = inputs.rows[first:last]
+
+    def _encode(self, ids: Tensor, media: Media) -> Tensor:
+        """Rows [M, hidden] of all media tokens ``ids`` [M], images and videos where they stand."""
+        rows = torch.empty(len(ids), self.hidden_size, device=self.device, dtype=self.dtype)
+        for name, suffix in (("image", ""), ("video", "_videos")):
+            if (pixels := media.tensors.get(f"pixel_values{suffix}")) is not None:
+                features = getattr(self._model.model, f"get_{name}_features")(
+                    pixels.to(self.device), media.tensors[f"{name}_grid_thw"].to(self.device), return_dict=True
+                )
+                rows[(ids == self._media_ids[name]).to(self.device)] = torch.cat(features.pooler_output)
+        return rows
+
+    def _check(self, ids: Sequence[int], media: Media) -> None:
+        for name, token in self._media_ids.items():
             grid = media.tensors.get(f"{name}_grid_thw")
             expected = 0 if grid is None else int(grid.prod(-1).sum()) // self._merge
             found = ids.count(token)
@@ -50,44 +96,10 @@ class Qwen35Backbone:
                     "from the text, or read special tokens in it as plain text"
                 )
 
-    @torch.inference_mode()
-    def hidden(self, ids: Sequence[int], media: Media | None = None) -> Tensor:
-        self.check(ids, media)
-        input_ids = torch.tensor([ids], device=self.device)
-        # One prompt has no padding; leaving the mask out lets attention take its causal fast path.
-        if media is None:
-            output = self._model.model.language_model(input_ids=input_ids, use_cache=False)
-        else:
-            kinds = (input_ids == self._image_id).long() + 2 * (input_ids == self._video_id).long()
-            tensors = {name: tensor.to(self.device) for name, tensor in media.tensors.items()}
-            output = self._model.model(input_ids=input_ids, mm_token_type_ids=kinds, use_cache=False, **tensors)
-        rows: Tensor = output.last_hidden_state[0]
-        return rows
-
 
 def load_qwen3_5(path: Path, device: torch.device, dtype: torch.dtype) -> Qwen35Backbone:
     """Loads the backbone's weights, all of them and no others.
 
     Raises BadRelease for missing, unexpected or misshapen tensors and for files that cannot be read.
     """
-    factory: Any = Qwen3_5ForConditionalGeneration
-    try:
-        model, report = factory.from_pretrained(
-            path,
-            dtype=dtype,
-            device_map=None if device.type == "cpu" else {"": str(device)},
-            local_files_only=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # they are refused below, by name
-        )
-    except torch.OutOfMemoryError:
-        raise
-    except Exception as error:  # transformers and safetensors document no common base
-        raise BadRelease(f"the backbone in {path} cannot be loaded: {error}") from error
-    for problem in ("missing", "unexpected", "mismatched"):
-        # A mismatch is reported as name, shape found and shape expected.
-        names = sorted(key if isinstance(key, str) else key[0] for key in report[f"{problem}_keys"])
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            raise BadRelease(f"the backbone in {path} has {problem} tensors: {names[0]}{more}")
-    return Qwen35Backbone(model)
+    return Qwen35Backbone(load_model(Qwen3_5ForConditionalGeneration, path, device, dtype))
