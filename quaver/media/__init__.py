@@ -1,7 +1,21 @@
-"""Where media may come from, how large they may be, and their decoding to pixels and frames."""
+"""Where media may come from, how large they may be, and their decoding to pixels, frames and samples."""
 
+from quaver.media.audio import read_audio
+from quaver.media.decoded import SAMPLE_RATE, Audio, Film, Image, Video
+from quaver.media.film import read_film
 from quaver.media.image import read_image
 from quaver.media.limits import MediaLimits
-from quaver.media.video import Video, read_video
+from quaver.media.video import read_video
 
-__all__ = ["MediaLimits", "Video", "read_image", "read_video"]
+__all__ = [
+    "SAMPLE_RATE",
+    "Audio",
+    "Film",
+    "Image",
+    "MediaLimits",
+    "Video",
+    "read_audio",
+    "read_film",
+    "read_image",
+    "read_video",
+]
