@@ -144,12 +144,9 @@ def parse(body: Mapping[str, Any]) -> DecisionsCall:
         state,
         questions,
         images=tuple(media.images),
-        reading=checked.x_reading,
-        on_overflow=checked.x_on_overflow,
-        confidence=checked.x_confidence,
-        abstain=checked.abstain,
+        **checked.settings,
     )
-    own_fields = any(name in OwnFields.model_fields for name in body)
+    own_fields = any(name.startswith("x_") for name in body)
     return DecisionsCall(request, checked.model, bool(checked.x_timing), tuple(asked), own_fields)
 
 

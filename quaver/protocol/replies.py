@@ -51,9 +51,14 @@ class Truncated(TypedDict):
 
 
 class Timed(TypedDict):
+    """Seconds, and the input tokens that were read now and that had been read before."""
+
     prepare: float
     queue: float
-    read: float
+    prefill: float
+    head: float
+    tokens_computed: int
+    tokens_reused: int
 
 
 class OwnReplyFields(TypedDict):

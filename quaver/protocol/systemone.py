@@ -168,10 +168,7 @@ def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, lo
         images=tuple(media.images),
         audio=tuple(media.audio),
         videos=tuple(media.videos),
-        reading=checked.x_reading,
-        on_overflow=checked.x_on_overflow,
-        confidence=checked.x_confidence,
-        abstain=checked.abstain,
+        **checked.settings,
     )
     return SystemOneCall(request, checked.model, bool(checked.x_timing))
 
@@ -185,7 +182,14 @@ def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
         fields["x_truncated"] = {"state_tokens": answers.truncated_tokens}
     if timing:
         times = answers.timing
-        fields["x_timing"] = {"prepare": times.prepare, "queue": times.queue, "read": times.read}
+        fields["x_timing"] = {
+            "prepare": times.prepare,
+            "queue": times.queued,
+            "prefill": times.prefill,
+            "head": times.head,
+            "tokens_computed": answers.input_tokens - answers.cached_tokens,
+            "tokens_reused": answers.cached_tokens,
+        }
     return fields
 
 

@@ -19,6 +19,11 @@ Attachments = Mapping[str, bytes]
 
 Model = TypeVar("Model", bound=BaseModel)
 
+MAX_PRIORITY = 100
+
+#: A day; no clock of a server waits longer on purpose.
+MAX_TIMEOUT_MS = 86_400_000
+
 
 class Strict(BaseModel):
     """A wire object that refuses fields it does not know."""
@@ -34,8 +39,11 @@ class AbstainBody(Strict):
 
 
 class OwnFields(BaseModel):
-    """Quaver's own request fields. Both dialects take them; other servers may refuse them."""
+    """Quaver's own request fields, and ``cache_salt`` as vLLM has it. Other servers may refuse them."""
 
+    cache_salt: str | None = Field(
+        None, max_length=128, description="What was read for one salt is never reused for another."
+    )
     x_reading: ReadingMode | None = Field(None, description="How to read the questions: together or one by one.")
     x_on_overflow: OverflowRule | None = Field(None, description="What to do with a state that is too long.")
     x_confidence: ConfidenceRule | None = Field(None, description="Which definition of confidence to answer with.")
@@ -43,10 +51,23 @@ class OwnFields(BaseModel):
     x_abstain: AbstainBody | None = Field(
         None, description="Asks each answer to say, as x_abstain, whether to leave it aside; needs a calibration."
     )
+    x_priority: int | None = Field(None, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="A lower number is read first.")
+    x_timeout_ms: float | None = Field(
+        None, gt=0, le=MAX_TIMEOUT_MS, description="Without an answer after that long the request is dropped: 504."
+    )
 
     @property
-    def abstain(self) -> Abstention | None:
-        return Abstention(self.x_abstain.target, self.x_abstain.of) if self.x_abstain else None
+    def settings(self) -> dict[str, Any]:
+        """How to read, as the arguments of a ``Request``."""
+        return {
+            "reading": self.x_reading,
+            "on_overflow": self.x_on_overflow,
+            "confidence": self.x_confidence,
+            "abstain": Abstention(self.x_abstain.target, self.x_abstain.of) if self.x_abstain else None,
+            "cache_salt": self.cache_salt or "",
+            "priority": self.x_priority or 0,
+            "timeout": None if self.x_timeout_ms is None else self.x_timeout_ms / 1000,
+        }
 
 
 def validated(model: type[Model], value: object, where: Where = ()) -> Model:

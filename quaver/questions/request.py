@@ -32,6 +32,8 @@ class Request:
     """One state, its media, and the questions about it, in request order.
 
     ``reading``, ``on_overflow`` and ``confidence`` override what the decider was loaded with; None leaves it.
+    What was read for one ``cache_salt`` is never reused for another. Requests of lower ``priority`` are read
+    first. ``timeout`` is in seconds: without an answer by then the request is dropped as ``Expired``.
     """
 
     state: Json
@@ -43,6 +45,9 @@ class Request:
     on_overflow: OverflowRule | None = None
     confidence: ConfidenceRule | None = None
     abstain: Abstention | None = None
+    cache_salt: str = ""
+    priority: int = 0
+    timeout: float | None = None
 
     def __post_init__(self) -> None:
         if not self.questions:
@@ -51,11 +56,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Where the time of a request went, in seconds."""
+    """Where the time of a request went, in seconds: before the queue, in it, in the model, in its head."""
 
     prepare: float = 0.0
-    queue: float = 0.0
-    read: float = 0.0
+    queued: float = 0.0
+    prefill: float = 0.0
+    head: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

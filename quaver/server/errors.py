@@ -15,6 +15,7 @@ from quaver.errors import (
     BadQuestion,
     BadRequest,
     EngineFault,
+    Expired,
     Overloaded,
     QuaverError,
     TooLong,
@@ -32,6 +33,7 @@ TABLE: tuple[tuple[type[QuaverError], int, int, str], ...] = (
     (BadRequest, 422, 400, "invalid_body"),
     (Overloaded, 429, 429, "overloaded"),
     (Unavailable, 503, 503, "unavailable"),
+    (Expired, 504, 504, "expired"),
     (EngineFault, 500, 500, "engine_fault"),
     (QuaverError, 500, 500, "internal_error"),
 )
@@ -49,16 +51,20 @@ class Json(JSONResponse):
 
 async def on_quaver_error(request: Request, error: Exception) -> JSONResponse:
     """Any QuaverError as a response in the dialect of the request."""
-    assert isinstance(error, QuaverError)
-    dialect = dialect_of_request(request)
+    status, body = error_body(error, dialect_of_request(request))
+    return _response(request, status, body, _headers(error))
+
+
+def error_body(error: Exception, dialect: Dialect) -> tuple[int, dict[str, Any]]:
+    """The status and body that tell a caller of ``error``; of one outside the tree, only that it is in the log."""
+    if not isinstance(error, QuaverError):
+        return 500, refused(dialect, "api_error", "internal_error", "internal error; see the server's log")
     system_one, decisions, code = next(row[1:] for row in TABLE if isinstance(error, row[0]))
     status = system_one if dialect == "systemone" else decisions
     where = error.where if isinstance(error, BadRequest) else ()
     if status == 422 or (dialect == "decisions" and isinstance(error, BadRequest)):
-        body = invalid_body(dialect, code, str(error), where)
-    else:
-        body = refused(dialect, _kind(status), code, str(error), where)
-    return _response(request, status, body, _retry_headers(error))
+        return status, invalid_body(dialect, code, str(error), where)
+    return status, refused(dialect, _kind(status), code, str(error), where)
 
 
 async def on_http_error(request: Request, error: Exception) -> JSONResponse:
@@ -70,10 +76,10 @@ async def on_http_error(request: Request, error: Exception) -> JSONResponse:
     return _response(request, error.status_code, body, dict(error.headers or {}))
 
 
-def unexpected(request: Request) -> JSONResponse:
+def unexpected(request: Request, error: Exception) -> JSONResponse:
     """A fault of ours that no exception of the tree tells about; the log has it."""
-    body = refused(dialect_of_request(request), "api_error", "internal_error", "internal error; see the server's log")
-    return _response(request, 500, body, {})
+    status, body = error_body(error, dialect_of_request(request))
+    return _response(request, status, body, {})
 
 
 def dialect_of_request(request: Request) -> Dialect:
@@ -86,7 +92,10 @@ def _kind(status: int) -> str:
     return KINDS.get(status, "api_error" if status >= 500 else "api_usage_error")
 
 
-def _retry_headers(error: Exception) -> dict[str, str]:
+def _headers(error: Exception) -> dict[str, str]:
+    """When to ask again, or that it is no use to."""
+    if isinstance(error, Expired):
+        return {"x-should-retry": "false"}
     if not isinstance(error, Overloaded | Unavailable):
         return {}
     seconds = error.retry_after if isinstance(error, Overloaded) else 1.0

@@ -44,12 +44,12 @@ class Observe:
 
         try:
             await self._app(scope, receive, send_with_id)
-        except Exception:
+        except Exception as error:
             log.exception("request %s failed", request_id)
             # A reply that has begun cannot become another one.
             if status:
                 raise
-            await unexpected(request)(scope, receive, send_with_id)
+            await unexpected(request, error)(scope, receive, send_with_id)
         finally:
             dialect = getattr(request.state, "dialect", None)
             if dialect:

@@ -220,4 +220,5 @@ def test_own_fields_of_the_reply_come_only_to_those_who_use_them() -> None:
     said = reply(read(questions=QUESTIONS, x_confidence="typesafe", x_timing=True), ANSWERS)
     assert said["x_reading"] == "independent"
     assert said["x_truncated"] == {"state_tokens": 2}
-    assert set(said["x_timing"]) == {"prepare", "queue", "read"}
+    assert set(said["x_timing"]) == {"prepare", "queue", "prefill", "head", "tokens_computed", "tokens_reused"}
+    assert "x_reading" not in reply(read(questions=QUESTIONS, cache_salt="a"), ANSWERS)

@@ -43,6 +43,21 @@ def test_parse_reads_both_dialects() -> None:
     assert parse({"input": "x", "questions": [{"type": "predicate", "instructions": "?"}]}).dialect == "decisions"
 
 
+ASKED = (
+    {"state": "x", "questions": {"q": {"type": "noul"}}},
+    {"input": "x", "questions": [{"type": "predicate", "instructions": "?"}]},
+)
+
+
+@pytest.mark.parametrize("body", ASKED)
+def test_tenant_priority_and_time_limit_in_both_dialects(body: dict[str, Any]) -> None:
+    request = parse_wire({**body, "cache_salt": "tenant", "x_priority": -100, "x_timeout_ms": 250}).request
+    assert (request.cache_salt, request.priority, request.timeout) == ("tenant", -100, 0.25)
+    for plain in ({}, {"cache_salt": None, "x_priority": None, "x_timeout_ms": None}):
+        request = parse_wire({**body, **plain}).request
+        assert (request.cache_salt, request.priority, request.timeout) == ("", 0, None)
+
+
 def test_a_body_is_an_object() -> None:
     with pytest.raises(BadRequest, match=r"must be a JSON object, got \[1\]"):
         parse_wire([1])

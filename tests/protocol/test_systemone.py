@@ -108,6 +108,12 @@ def asking(**question: Any) -> dict[str, Any]:
             ("x_reading",),
         ),
         ({"state": "x", "questions": NOUL, "x_timing": 1}, "x_timing should be a valid boolean", ("x_timing",)),
+        ({"state": "x", "questions": NOUL, "cache_salt": "s" * 129}, "at most 128 characters", ("cache_salt",)),
+        ({"state": "x", "questions": NOUL, "cache_salt": 3}, "cache_salt should be a valid string", ("cache_salt",)),
+        ({"state": "x", "questions": NOUL, "x_priority": 101}, "less than or equal to 100, got 101", ("x_priority",)),
+        ({"state": "x", "questions": NOUL, "x_priority": True}, "x_priority should be a valid", ("x_priority",)),
+        ({"state": "x", "questions": NOUL, "x_timeout_ms": 0}, "greater than 0, got 0", ("x_timeout_ms",)),
+        ({"state": "x", "questions": NOUL, "x_timeout_ms": 1e9}, "less than or equal to 86400000", ("x_timeout_ms",)),
         ({"state": "x", "questions": NOUL, "assets": {}}, "assets must not be empty", ("assets",)),
     ],
 )
@@ -232,7 +238,7 @@ def test_reply() -> None:
         input_tokens=12,
         cached_tokens=5,
         truncated_tokens=3,
-        timing=Timing(0.1, 0.2, 0.3),
+        timing=Timing(0.1, 0.2, 0.3, 0.4),
     )
     assert reply(call, answers) == {
         "model": "m-1",
@@ -250,5 +256,12 @@ def test_reply() -> None:
         "usage": {"input_tokens": 12, "output_tokens": 0, "input_tokens_details": {"cached_tokens": 5}},
         "x_reading": "joint",
         "x_truncated": {"state_tokens": 3},
-        "x_timing": {"prepare": 0.1, "queue": 0.2, "read": 0.3},
+        "x_timing": {
+            "prepare": 0.1,
+            "queue": 0.2,
+            "prefill": 0.3,
+            "head": 0.4,
+            "tokens_computed": 7,
+            "tokens_reused": 5,
+        },
     }
