@@ -8,20 +8,28 @@ import re
 from pathlib import Path
 
 from quaver.errors import BadMedia
+from quaver.media.fetch import fetch
+from quaver.media.folder import read_below
+from quaver.media.policy import MediaPolicy
 
-_SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:")
+#: Only what the request itself carries.
+CARRIED = MediaPolicy()
+
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
+_LONGEST_PATH = 4096
 
 
-def read_bytes(source: object, most: int) -> bytes:
-    """``source`` is a data URL or raw base64 (text), encoded bytes, or, from the same process, a Path.
+def read_bytes(source: object, most: int, policy: MediaPolicy = CARRIED) -> bytes:
+    """``source`` is text, encoded bytes, or, from the same process, a Path.
 
-    Text is never taken for a file name, so a request cannot read files of the server, and no URL is
-    fetched. Raises BadMedia for anything else and for more than ``most`` bytes.
+    Text is a data URL, raw base64, or, as far as ``policy`` allows, an http or https address, a ``file:`` URL
+    or the path of a file in its folder; a path that could be base64 is base64. Raises BadMedia for anything
+    else and for more than ``most`` bytes.
     """
     match source:
         case str():
-            data = _decode(source, most)
+            data = _from_text(source, most, policy)
         case bytes() | bytearray() | memoryview():
             data = bytes(source)
         case Path():
@@ -34,14 +42,39 @@ def read_bytes(source: object, most: int) -> bytes:
     return data
 
 
+def received(source: object, most: int, policy: MediaPolicy) -> object:
+    """``source`` as it is unless it is text: then the bytes that the text holds or names, as ``read_bytes`` has it."""
+    return read_bytes(source, most, policy) if isinstance(source, str) else source
+
+
+def _from_text(text: str, most: int, policy: MediaPolicy) -> bytes:
+    if header := _DATA_URL.match(text[:1024]):
+        return _decode(text[header.end() :], most)
+    scheme = _SCHEME.match(text[:64])
+    match scheme.group(1).lower() if scheme else None:
+        case "http" | "https":
+            return fetch(text, most, policy)
+        case "file":
+            return _below(text, most, policy)
+        case None:
+            return _base64_or_path(text, most, policy)
+        case "data":
+            raise BadMedia("the data URL is not base64; write data:<type>;base64,<data>")
+        case other:
+            raise BadMedia(f"{other}: addresses are not read; send the file itself, as data:<type>;base64,<data>")
+
+
+def _base64_or_path(text: str, most: int, policy: MediaPolicy) -> bytes:
+    try:
+        return _decode(text, most)
+    except BadMedia:
+        if policy.folder is None or len(text) > _LONGEST_PATH:
+            raise
+    return _below(text, most, policy)
+
+
 def _decode(text: str, most: int) -> bytes:
-    header = _DATA_URL.match(text[:1024])
-    if header is None and (scheme := _SCHEME.match(text[:64])):
-        raise BadMedia(
-            f"{scheme.group()} addresses are not fetched; send the file itself, "
-            "as data:<type>;base64,<data> or raw base64"
-        )
-    payload = "".join((text[header.end() :] if header else text).split())
+    payload = "".join(text.split())
     # Four characters carry three bytes; refuse before decoding what cannot fit.
     _check_size(len(payload) * 3 // 4 - 2, most)
     try:
@@ -50,6 +83,15 @@ def _decode(text: str, most: int) -> bytes:
         raise BadMedia(
             f"media text is not valid base64 ({error}); within the same process a file is given as a Path"
         ) from error
+
+
+def _below(name: str, most: int, policy: MediaPolicy) -> bytes:
+    if policy.folder is None:
+        raise BadMedia(
+            "files are not read by this server (--allow-media-dir names a folder that they are read from); "
+            "send the file itself, as data:<type>;base64,<data>"
+        )
+    return read_below(policy.folder, name, most)
 
 
 def _read_file(path: Path, most: int) -> bytes:

@@ -38,9 +38,19 @@ def test_a_path_is_read_and_text_never_is(tmp_path: Path) -> None:
             read_bytes(name, 256)
 
 
-@pytest.mark.parametrize("source", ["https://host/a.png", "HTTP://host", "file:///etc/passwd", "data:text/plain,hello"])
-def test_addresses_are_not_fetched(source: str) -> None:
-    with pytest.raises(BadMedia, match="are not fetched; send the file itself"):
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("https://host/a.png", r"not fetched by this server \(--allow-media-hosts .*send the file itself"),
+        ("HTTP://host", "not fetched by this server"),
+        ("file:///etc/passwd", r"not read by this server \(--allow-media-dir .*send the file itself"),
+        ("FILE:a.png", "not read by this server"),
+        ("ftp://host/a.png", "ftp: addresses are not read; send the file itself"),
+        ("data:text/plain,hello", "the data URL is not base64"),
+    ],
+)
+def test_places_are_not_visited_unless_that_is_allowed(source: str, message: str) -> None:
+    with pytest.raises(BadMedia, match=message):
         read_bytes(source, 256)
 
 
