@@ -80,7 +80,7 @@ def _body(response: httpcore.Response, most: int, host: str) -> bytes:
 
 def _header(response: httpcore.Response, name: bytes) -> str:
     found = [value for key, value in response.headers if key.lower() == name]
-    return found[-1].decode("latin-1") if found else ""
+    return found[-1].decode("utf-8", "replace") if found else ""
 
 
 def _left(ends: float) -> float:

@@ -82,6 +82,6 @@ def _host_and_port(entry: str) -> tuple[str, int | None]:
         url = httpx.URL(f"host://{entry.removeprefix(wild)}")
     except httpx.InvalidURL as error:
         raise BadRequest(f"{entry!r} is not a host to fetch media from: {error}") from error
-    if not url.host or "*" in url.host or url.userinfo or url.raw_path not in (b"", b"/") or url.fragment:
+    if not url.host or {*"*%"} & {*url.host} or url.userinfo or url.raw_path not in (b"", b"/") or url.fragment:
         raise BadRequest(f"{entry!r} is not a host to fetch media from; write HOST, HOST:PORT or *.SUFFIX")
     return wild + url.host.rstrip(".").lower(), url.port
