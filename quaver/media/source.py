@@ -70,7 +70,10 @@ def _base64_or_path(text: str, most: int, policy: MediaPolicy) -> bytes:
     except BadMedia:
         if policy.folder is None or len(text) > _LONGEST_PATH:
             raise
-    return _below(text, most, policy)
+    try:
+        return _below(text, most, policy)
+    except BadMedia as error:
+        raise BadMedia(f"{error}; it is not base64 either") from error
 
 
 def _decode(text: str, most: int) -> bytes:
