@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from io import BytesIO
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+import numpy as np
+from PIL import Image as Pillow
+from PIL import ImageOps, UnidentifiedImageError
 
 from quaver.errors import BadMedia
+from quaver.media.decoded import Image
 from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
 from quaver.media.source import read_bytes
 
@@ -14,32 +18,65 @@ from quaver.media.source import read_bytes
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
 
-def read_image(source: object, limits: MediaLimits = DEFAULT_LIMITS) -> Image.Image:
-    """An RGB image, turned as its EXIF data says, with alpha dropped and not blended.
+@dataclass(frozen=True, slots=True)
+class ImageRule:
+    """What a release's reference makes of that which RGB bytes cannot say.
 
-    ``source`` as in ``read_bytes``, or a Pillow image. Animations give their first frame. Raises
-    BadMedia for what is no image, is damaged, or has more pixels than ``limits`` allow.
+    ``upright``: turned as the EXIF data say. ``scale_deep``: grey of 16 bits keeps its upper byte; otherwise
+    it is cut at 255, as Pillow does. Alpha is dropped and not blended under every rule.
     """
-    if isinstance(source, Image.Image):
-        return _to_rgb(source, limits)
-    data = read_bytes(source, limits.image_bytes)
+
+    upright: bool
+    scale_deep: bool
+
+
+#: Clef and Clef-flash.
+UPRIGHT = ImageRule(upright=True, scale_deep=True)
+#: Clef-omni, which reads with Pillow's ``convert("RGB")`` alone.
+AS_STORED = ImageRule(upright=False, scale_deep=False)
+
+
+def read_image(source: object, limits: MediaLimits = DEFAULT_LIMITS, rule: ImageRule = UPRIGHT) -> Image:
+    """The pixels of a picture; of an animation, those of its first frame.
+
+    ``source`` as in ``read_bytes``, or a Pillow image. Raises BadMedia for what is no image, is damaged,
+    or has more pixels than ``limits`` allow.
+    """
+    if isinstance(source, Pillow.Image):
+        return _decode(source, limits, rule)
+    return decode_image(read_bytes(source, limits.image_bytes), limits, rule)
+
+
+def decode_image(data: bytes, limits: MediaLimits, rule: ImageRule) -> Image:
+    """``read_image`` for the bytes of a file."""
     try:
-        with Image.open(BytesIO(data), formats=FORMATS) as image:
-            return _to_rgb(image, limits)
+        with Pillow.open(BytesIO(data), formats=FORMATS) as image:
+            return _decode(image, limits, rule)
     except BadMedia:
         raise
+    except Pillow.DecompressionBombError as error:
+        raise BadMedia(f"the image has too many pixels; at most {limits.image_pixels} in all are allowed") from error
+    except MemoryError as error:
+        raise BadMedia("the image needs more memory to decode than is allowed; send a smaller one") from error
     except UnidentifiedImageError as error:
         raise BadMedia(f"the image cannot be decoded; send a complete {', '.join(FORMATS)} file") from error
     except Exception as error:  # damaged files make Pillow's readers raise nearly anything
         raise BadMedia(f"the image cannot be decoded ({error}); send a complete {', '.join(FORMATS)} file") from error
 
 
-def _to_rgb(image: Image.Image, limits: MediaLimits) -> Image.Image:
+def _decode(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
     # The header gives the size; a bomb is refused before any pixel of it is unpacked.
-    width, height = image.size
-    if width * height > limits.image_pixels:
-        raise BadMedia(f"the image has {width}x{height} pixels; at most {limits.image_pixels} in all are allowed")
-    rgb = ImageOps.exif_transpose(image).convert("RGB")
-    # A palette's transparent colour would live on in the info, and later readers blend by it.
-    rgb.info.clear()
-    return rgb
+    limits.check_size("image", *image.size)
+    image.load()
+    if rule.upright:
+        image = _upright(image)
+    if rule.scale_deep and image.mode.startswith("I;16"):
+        image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return Image(np.array(image.convert("RGB")))
+
+
+def _upright(image: Pillow.Image) -> Pillow.Image:
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # EXIF data of any shape come along; what cannot be read turns nothing
+        return image

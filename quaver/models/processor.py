@@ -8,12 +8,22 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
+import torch
+
 from quaver.errors import BadMedia
 from quaver.models.backbone import Media
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 VIDEO = "<|vision_start|><|video_pad|><|vision_end|>"
 TENSORS = ("pixel_values", "image_grid_thw", "pixel_values_videos", "video_grid_thw")
+
+
+class Picture(Protocol):
+    """A decoded image; ``quaver.media.Image`` is one."""
+
+    @property
+    def pixels(self) -> Any:
+        """RGB bytes, [height, width, 3]."""
 
 
 class Clip(Protocol):
@@ -69,8 +79,8 @@ class MediaProcessor:
         metadata = VideoMetadata(total_num_frames=total, fps=fps)
         return [int(index) for index in self._processor.video_processor.sample_frames(metadata)]
 
-    def encode(self, images: Sequence[Any], videos: Sequence[Clip]) -> Media | None:
-        """All images (RGB Pillow images), then all videos, in one piece that ends with a newline; None without any.
+    def encode(self, images: Sequence[Picture], videos: Sequence[Clip]) -> Media | None:
+        """All images, then all videos, in one piece that ends with a newline; None without any.
 
         Raises BadMedia, leading to the item, when the model cannot take its shape.
         """
@@ -86,7 +96,9 @@ class MediaProcessor:
                 _blame(name, items, single)
             raise BadMedia(f"the images and videos cannot be read together: {error}") from error
 
-    def _encode(self, images: Sequence[Any], videos: Sequence[Clip]) -> Media:
+    def _encode(self, images: Sequence[Picture], videos: Sequence[Clip]) -> Media:
+        # Channels first: with them last, an image three pixels high would be taken for one with them first.
+        pictures = [torch.from_numpy(image.pixels).permute(2, 0, 1) for image in images]
         clips: dict[str, Any] = {}
         if videos:
             clips = {
@@ -99,7 +111,7 @@ class MediaProcessor:
             }
         text = IMAGE * len(images) + VIDEO * len(videos) + "\n"
         with self._one_at_a_time:
-            encoded = self._processor(text=[text], images=list(images) or None, return_tensors="pt", **clips)
+            encoded = self._processor(text=[text], images=pictures or None, return_tensors="pt", **clips)
         return Media(
             ids=tuple(encoded["input_ids"][0].tolist()),
             tensors={name: encoded[name] for name in TENSORS if name in encoded},

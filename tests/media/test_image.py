@@ -4,6 +4,7 @@ import zlib
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -22,28 +23,27 @@ def encode(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
 @pytest.mark.parametrize("file", sorted(MEDIA.glob("*.[pjw]*g*")), ids=lambda file: file.name)
 def test_every_golden_image_becomes_rgb(file: Path) -> None:
     image = read_image(file)
-    assert image.mode == "RGB"
-    assert image.info == {}
-    assert image.tobytes() == read_image(file.read_bytes()).tobytes()
+    assert image.pixels.dtype == np.uint8 and image.pixels.shape[2] == 3
+    assert image.digest == read_image(file.read_bytes()).digest
 
 
 def test_alpha_is_dropped_and_not_blended() -> None:
     image = Image.new("RGBA", (2, 1), (10, 20, 30, 0))
-    assert read_image(encode(image)).getpixel((0, 0)) == (10, 20, 30)
-    assert read_image(image).getpixel((0, 0)) == (10, 20, 30)
+    assert read_image(encode(image)).pixels[0, 0].tolist() == [10, 20, 30]
+    assert read_image(image).pixels[0, 0].tolist() == [10, 20, 30]
 
 
 def test_a_transparent_palette_colour_keeps_its_colour() -> None:
     image = Image.new("P", (2, 1), 1)
     image.putpalette([0, 0, 0, 200, 100, 50])
-    assert read_image(encode(image, transparency=1)).getpixel((0, 0)) == (200, 100, 50)
+    assert read_image(encode(image, transparency=1)).pixels[0, 0].tolist() == [200, 100, 50]
 
 
 def test_exif_rotation_is_applied() -> None:
     image = Image.new("RGB", (4, 2), "red")
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert read_image(encode(image, "JPEG", exif=exif)).size == (2, 4)
+    assert read_image(encode(image, "JPEG", exif=exif)).pixels.shape == (4, 2, 3)
 
 
 @pytest.mark.parametrize("size", [(101, 100), (10_101, 1)])

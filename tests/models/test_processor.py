@@ -69,7 +69,7 @@ def test_two_frames_a_second_and_at_least_four(total: int, fps: float, frames: l
 
 
 def test_threads_may_share_it() -> None:
-    image = Image.new("RGB", (64, 48), "teal")
+    image = read_image(Image.new("RGB", (64, 48), "teal"))
     with ThreadPoolExecutor(4) as pool:
         media = list(pool.map(lambda n: release().processor.encode([image] * n, []), [1, 2, 1, 2, 3, 1]))
     tokens = [len(item.ids) for item in media if item]
@@ -81,7 +81,7 @@ def test_nothing_to_encode() -> None:
 
 
 def test_the_item_that_cannot_be_used_is_named() -> None:
-    good, bad = Image.new("RGB", (40, 40)), read_image(FLASH / "media/toowide_804x4.png")
+    good, bad = read_image(Image.new("RGB", (40, 40))), read_image(FLASH / "media/toowide_804x4.png")
     with pytest.raises(BadMedia, match="item 1 of images cannot be used: absolute aspect ratio") as refused:
         release().processor.encode([good, bad, good], [])
     assert refused.value.where == ("images", 1)
@@ -89,4 +89,4 @@ def test_the_item_that_cannot_be_used_is_named() -> None:
 
 def test_a_release_without_processor_files_reads_text_only(tmp_path: Path) -> None:
     with pytest.raises(BadMedia, match="cannot read images or videos"):
-        MediaProcessor(tmp_path).encode([Image.new("RGB", (40, 40))], [])
+        MediaProcessor(tmp_path).encode([read_image(Image.new("RGB", (40, 40)))], [])
