@@ -1,0 +1,49 @@
+"""A Gated DeltaNet layer of transformers, run over packed rows with its own weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu, softplus
+
+from quaver.models.gated_delta import Layout, causal_conv, gated_delta_rule
+
+#: Tokens that are normalised and gated at a time; their numbers stay in the cache.
+BLOCK = 64
+
+
+@torch.no_grad()
+def packed_forward(
+    layer: Any, hidden: Tensor, layout: Layout, conv_initial: Tensor | None, recurrent_initial: Tensor | None
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """What ``Qwen3_5GatedDeltaNet`` and ``Qwen3_5MoeGatedDeltaNet`` compute, for packed rows.
+
+    hidden [T, hidden]; the initial states are those of ``causal_conv`` and ``gated_delta_rule``.
+    Returns the output [T, hidden] and both kinds of states at the cuts of each row.
+    """
+    mixed, conv_states = causal_conv(layer.in_proj_qkv(hidden), layer.conv1d.weight.squeeze(1), layout, conv_initial)
+    query, key, value = torch.split(mixed, [layer.key_dim, layer.key_dim, layer.value_dim], dim=-1)
+    steps = layer.in_proj_a(hidden)
+    precision = torch.promote_types(steps.dtype, torch.float32)
+    output, states = gated_delta_rule(
+        query.view(-1, layer.num_k_heads, layer.head_k_dim),
+        key.view(-1, layer.num_k_heads, layer.head_k_dim),
+        value.view(-1, layer.num_v_heads, layer.head_v_dim),
+        -layer.A_log.to(precision).exp() * softplus(steps.to(precision) + layer.dt_bias),
+        layer.in_proj_b(hidden).sigmoid(),
+        layout,
+        recurrent_initial,
+    )
+    _normalise(output, layer.in_proj_z(hidden).view_as(output), layer.norm)
+    return layer.out_proj(output.flatten(1)), conv_states, states
+
+
+def _normalise(output: Tensor, gate: Tensor, norm: Any) -> None:
+    """``Qwen3_5RMSNormGated`` in place: output and gate [T, Hv, Dv]."""
+    for rows, gates in zip(torch.split(output, BLOCK), torch.split(gate, BLOCK), strict=True):
+        precision = torch.promote_types(rows.dtype, torch.float32)
+        wide = rows.to(precision)
+        scale = wide.square().mean(-1, keepdim=True).add_(norm.variance_epsilon).rsqrt_()
+        rows.copy_((norm.weight * (wide * scale).to(rows.dtype)) * silu(gates.to(precision)))
