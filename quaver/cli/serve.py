@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from quaver.cli import options
+from quaver.cli.sizes import size
 from quaver.cli.talk import console
+from quaver.errors import BadRequest
 
 #: Tokens of one request to a model without a limit of its own, so that one caller cannot keep it from the others.
 SERVED_LENGTH = 262_144
@@ -20,8 +24,16 @@ def serve(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every interface.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8093,
     api_key: Annotated[
-        str | None, typer.Option(envvar="QUAVER_API_KEY", help="Key that requests must carry; none means open.")
+        list[str] | None,
+        typer.Option(
+            envvar="QUAVER_API_KEY",
+            help="Key that requests must carry; none means open. Repeatable, or several with commas between.",
+        ),
     ] = None,
+    api_keys_file: Annotated[Path | None, typer.Option(help="A file of more keys, one a line.")] = None,
+    salt_by_key: Annotated[
+        bool, typer.Option("--salt-by-key", help="Never reuse for one key what was read for another.")
+    ] = False,
     device: options.DeviceOption = options.Device.auto,
     dtype: options.DtypeOption = options.Dtype.auto,
     reading: options.ReadingOption = options.Reading.auto,
@@ -31,12 +43,28 @@ def serve(
     max_length: options.MaxLengthOption = None,
     calibration: options.CalibrationOption = None,
     max_queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; one more is answered 429.")] = 256,
+    max_queue_tokens: Annotated[
+        int, typer.Option(min=1, help="Input tokens that may wait, of all requests together.")
+    ] = 1 << 20,
+    step_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens computed at a time; what suits the device when not given.")
+    ] = None,
+    state_cache: Annotated[
+        int | None,
+        typer.Option(
+            parser=size, metavar="SIZE", help="Memory for states that may come again, such as 4GiB, 512MiB or off."
+        ),
+    ] = None,
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Answers equal to the bit whatever else is asked; slower.")
+    ] = False,
 ) -> None:
-    """Serve a model: POST /v1/systemone and POST /v1/decisions, GET /v1/models, /healthz, /readyz, /metrics."""
+    """Serve a model: POST /v1/systemone, /v1/systemone/batch and /v1/decisions, GET /v1/models, /healthz, /metrics."""
     from quaver.decider import find_model, limits_of
     from quaver.models.release import inspect
     from quaver.server import ServerConfig, run
 
+    config = ServerConfig(host=host, port=port, api_keys=_keys(api_key or [], api_keys_file), salt_by_key=salt_by_key)
     console.print(f"loading {model} ...", highlight=False)
     folder = find_model(model)
     limits, _ = limits_of(inspect(folder))
@@ -51,6 +79,24 @@ def serve(
         max_length=max_length or (SERVED_LENGTH if limits.max_length is None else None),
         calibration=calibration,
         max_queue=max_queue,
+        max_queue_tokens=max_queue_tokens,
+        step_tokens=step_tokens,
+        state_cache_bytes=state_cache,
+        deterministic=deterministic,
     )
     console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)
-    run(decider, ServerConfig(host=host, port=port, api_key=api_key))
+    run(decider, config)
+
+
+def _keys(given: Sequence[str], file: Path | None) -> tuple[str, ...]:
+    """Keys between commas and on lines of ``file``. BadRequest when it cannot be read or has none."""
+    listed: list[str] = []
+    if file is not None:
+        try:
+            listed = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        except (OSError, ValueError) as error:
+            raise BadRequest(f"{file}: cannot be read as a list of API keys: {error}") from error
+        # An empty file would open the server that it was meant to lock.
+        if not listed:
+            raise BadRequest(f"{file} has no API key in it; write one a line")
+    return tuple([key.strip() for text in given for key in text.split(",") if key.strip()] + listed)

@@ -6,13 +6,12 @@ the ``error`` object of OpenAI. A Decisions error carries ``error`` alone.
 
 from __future__ import annotations
 
-from typing import Any
-
+from quaver.protocol.replies import ErrorReply
 from quaver.protocol.strict_json import Where
 from quaver.protocol.types import Dialect
 
 
-def invalid_body(dialect: Dialect, code: str, message: str, where: Where) -> dict[str, Any]:
+def invalid_body(dialect: Dialect, code: str, message: str, where: Where) -> ErrorReply:
     """The body breaks a rule at ``where``; ``message`` names the place too, because clients drop ``loc``."""
     error = _error("invalid_request_error", code, message, where)
     if dialect == "decisions":
@@ -20,7 +19,7 @@ def invalid_body(dialect: Dialect, code: str, message: str, where: Where) -> dic
     return {"detail": [{"type": code, "loc": ["body", *where], "msg": message}], **error}
 
 
-def refused(dialect: Dialect, kind: str, code: str, message: str, where: Where = ()) -> dict[str, Any]:
+def refused(dialect: Dialect, kind: str, code: str, message: str, where: Where = ()) -> ErrorReply:
     """The request is refused for another reason than a rule of the body: key, load, model, size."""
     error = _error("invalid_request_error" if kind == "api_usage_error" else kind, code, message, where)
     if dialect == "decisions":
@@ -28,6 +27,6 @@ def refused(dialect: Dialect, kind: str, code: str, message: str, where: Where =
     return {"detail": {"error_type": kind, "message": message}, **error}
 
 
-def _error(kind: str, code: str, message: str, where: Where) -> dict[str, Any]:
+def _error(kind: str, code: str, message: str, where: Where) -> ErrorReply:
     param = ".".join(str(step) for step in where) or None
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -78,6 +78,45 @@ class SystemOneReply(OwnReplyFields):
     usage: Usage
 
 
+class ErrorObject(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class ErrorPlace(TypedDict):
+    type: str
+    loc: list[str | int]
+    msg: str
+
+
+class ErrorReason(TypedDict):
+    error_type: str
+    message: str
+
+
+class ErrorReply(TypedDict):
+    """What every refusal answers; ``detail`` only in System One."""
+
+    error: ErrorObject
+    detail: NotRequired[list[ErrorPlace] | ErrorReason]
+
+
+class BatchError(ErrorReply):
+    """In the place of a state that could not be answered: the status and body of a single request's error."""
+
+    status: int
+
+
+class BatchReply(TypedDict):
+    """What ``POST /v1/systemone/batch`` answers: a result per state, in order."""
+
+    model: str
+    results: list[SystemOneReply | BatchError]
+    total_usage: Usage
+
+
 class PredicateAnswer(Abstains):
     type: Literal["predicate"]
     name: str | None

@@ -2,123 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
-from pydantic import ConfigDict, Field, SkipValidation, WithJsonSchema
+from pydantic import ConfigDict, Field, SkipValidation
 
-from quaver.errors import BadMedia, BadQuestion
+from quaver.errors import BadMedia
 from quaver.protocol.media_slots import Asset, Kind, Media, claim_assets, lift_parts, local_media
+from quaver.protocol.question_bodies import QUESTIONS, QuestionBody, QuestionFields, questions_of
 from quaver.protocol.replies import Abstains, ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
 from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.protocol.types import (
-    Attachments,
-    Dialect,
-    OwnFields,
-    Strict,
-    build_question,
-    check_media_text,
-    one_of,
-    validated,
-)
+from quaver.protocol.types import Attachments, Dialect, OwnFields, Strict, check_media_text, one_of, validated
 from quaver.questions import (
-    MAX_LEVELS,
-    MAX_OPTIONS,
     Answer,
     Answers,
-    Choice,
     ChoiceAnswer,
     Json,
     MediaSource,
-    Noul,
     NoulAnswer,
     Question,
     Request,
-    Score,
     ScoreAnswer,
 )
 
 LISTS: tuple[Kind, ...] = ("images", "audio", "videos")
 
-Sides = Annotated[
-    Json,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "null"},
-                {"type": "string", "description": "Describes the true side."},
-                {"type": "object", "properties": {"true": {}, "false": {}}},
-            ]
-        }
-    ),
-]
-Options = Annotated[
-    Json,
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "object", "minProperties": 1, "maxProperties": MAX_OPTIONS},
-                {
-                    "type": "array",
-                    "items": {"type": "string"},
-                    "minItems": 1,
-                    "maxItems": MAX_OPTIONS,
-                    "uniqueItems": True,
-                },
-            ]
-        }
-    ),
-]
-Levels = Annotated[Json, WithJsonSchema({"type": "array", "items": {}, "minItems": 1, "maxItems": MAX_LEVELS})]
-
-
-class _Asking(Strict):
-    """What all three kinds of question have."""
-
-    instructions: Json = None
-    criteria: Json = None
-
-
-class NoulBody(_Asking):
-    """A yes/no question."""
-
-    type: Literal["noul"]
-    criteria: Sides = None
-
-
-class ChoiceBody(_Asking):
-    """One of several named options."""
-
-    type: Literal["choice"]
-    criteria: Options
-
-
-class ScoreBody(_Asking):
-    """A level on an ordered scale, lowest first."""
-
-    type: Literal["score"]
-    criteria: Levels
-
-
-QuestionBody = Annotated[NoulBody | ChoiceBody | ScoreBody, Field(discriminator="type")]
-QUESTIONS: Mapping[str, type[_Asking]] = {"noul": NoulBody, "choice": ChoiceBody, "score": ScoreBody}
 MediaText = SkipValidation[str]
 
 
-class SystemOneBody(OwnFields, Strict):
-    """The body of ``POST /v1/systemone``. Unknown top-level fields are ignored, as the dialect asks."""
+class Asking(OwnFields, Strict):
+    """A body without what it is about. Unknown top-level fields are ignored, as the dialect asks."""
 
     model_config = ConfigDict(extra="ignore")
 
     model: str | None = Field(None, description="A name from /v1/models; the served model when absent.")
-    state: Json = Field(description="What all questions are about: text or any JSON value.")
     questions: dict[str, SkipValidation[QuestionBody]] = Field(min_length=1)
     images: list[MediaText] | None = Field(None, description="Data URLs or base64.")
     audio: list[MediaText] | None = Field(None, description="Data URLs or base64.")
     videos: list[MediaText] | None = Field(None, description="Data URLs or base64.")
     files: list[MediaText] | None = Field(None, description="Data URLs of images, audio or videos.")
     assets: dict[str, Asset] | None = Field(None, min_length=1, max_length=128)
+
+
+class SystemOneBody(Asking):
+    """The body of ``POST /v1/systemone``."""
+
+    state: Json = Field(description="What all questions are about: text or any JSON value.")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a body asks of any state, checked once. ``questions`` still have the placeholders of assets in them."""
+
+    body: Asking
+    question_bodies: Mapping[str, QuestionFields]
+    questions: Mapping[str, Question]
+    listed: Media
+    attachments: Attachments
+
+    def about(self, state: Json) -> Request:
+        """The request about ``state``; BadRequest when it, or media with it, cannot be asked about."""
+        media = Media(list(self.listed.images), list(self.listed.audio), list(self.listed.videos))
+        lifted = lift_parts(state, media)
+        words = [text for item in self.question_bodies.values() for text in (item.instructions, item.criteria)]
+        fill = claim_assets(self.body.assets or {}, self.attachments, media, [lifted, *words])
+        return Request(
+            fill(lifted),
+            questions_of(self.question_bodies, fill) if self.body.assets else self.questions,
+            images=tuple(media.images),
+            audio=tuple(media.audio),
+            videos=tuple(media.videos),
+            **self.body.settings,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +88,7 @@ class SystemOneCall:
 
     def reply(self, answers: Answers) -> SystemOneReply:
         """The reply body, full precision."""
-        return {
-            "model": answers.model,
-            "answers": {name: _reply_answer(item, abstains(answers, name)) for name, item in answers.items()},
-            "usage": {
-                "input_tokens": answers.input_tokens,
-                "output_tokens": 0,
-                "input_tokens_details": {"cached_tokens": answers.cached_tokens},
-            },
-            **own_reply_fields(answers, self.timing),
-        }
+        return reply_body(answers, self.timing)
 
 
 def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, local: bool = False) -> SystemOneCall:
@@ -151,26 +98,35 @@ def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, lo
     file as text. Never set it for a body that came from elsewhere.
     """
     checked = validated(SystemOneBody, dict(body))
+    request = asked(checked, body["questions"], attachments or {}, local).about(checked.state)
+    return SystemOneCall(request, checked.model, bool(checked.x_timing))
+
+
+def asked(checked: Asking, questions: Mapping[str, Any], attachments: Attachments, local: bool = False) -> Asked:
+    """What ``checked`` and its ``questions``, which pydantic has left as they came, ask of any state."""
     # Each question is checked by the model of its own type, so that its errors speak of that type alone.
-    bodies = {name: one_of(QUESTIONS, item, ("questions", name)) for name, item in body["questions"].items()}
+    bodies = {name: one_of(QUESTIONS, item, ("questions", name)) for name, item in questions.items()}
     media = Media()
     for kind in LISTS:
         for index, item in enumerate(getattr(checked, kind) or ()):
             media.add(kind, _listed(item, (kind, index), local))
     for index, item in enumerate(checked.files or ()):
         media.add(*_file(item, ("files", index)))
-    state = lift_parts(checked.state, media)
-    texts = [state, *(text for item in bodies.values() for text in (item.instructions, item.criteria))]
-    fill = claim_assets(checked.assets or {}, attachments or {}, media, texts)
-    request = Request(
-        fill(state),
-        {name: _question(("questions", name), item, fill) for name, item in bodies.items()},
-        images=tuple(media.images),
-        audio=tuple(media.audio),
-        videos=tuple(media.videos),
-        **checked.settings,
-    )
-    return SystemOneCall(request, checked.model, bool(checked.x_timing))
+    return Asked(checked, bodies, questions_of(bodies), media, attachments)
+
+
+def reply_body(answers: Answers, timing: bool) -> SystemOneReply:
+    """Answers as the dialect words them; their times only when asked for."""
+    return {
+        "model": answers.model,
+        "answers": {name: _reply_answer(item, abstains(answers, name)) for name, item in answers.items()},
+        "usage": {
+            "input_tokens": answers.input_tokens,
+            "output_tokens": 0,
+            "input_tokens_details": {"cached_tokens": answers.cached_tokens},
+        },
+        **own_reply_fields(answers, timing),
+    }
 
 
 def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
@@ -191,30 +147,6 @@ def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
             "tokens_reused": answers.cached_tokens,
         }
     return fields
-
-
-def _question(where: Where, body: _Asking, fill: Callable[[Json], Json]) -> Question:
-    instructions = fill(body.instructions)
-    match body:
-        case ChoiceBody(criteria=criteria):
-            # Placeholders are filled in descriptions, never in names.
-            options = fill(criteria) if isinstance(criteria, Mapping) else criteria
-            return build_question(where, Choice, instructions, options)
-        case ScoreBody(criteria=criteria):
-            return build_question(where, Score, instructions, fill(criteria))
-    return build_question(where, Noul, instructions, _sides(fill(body.criteria), where))
-
-
-def _sides(criteria: Json, where: Where) -> Json:
-    """A noul's sides. Text describes the true side; prompts skip keys beside true and false, as the releases do."""
-    if isinstance(criteria, str):
-        return {"true": criteria}
-    if isinstance(criteria, Mapping) and criteria and not criteria.keys() & {"true", "false"}:
-        raise BadQuestion(
-            f"{place(where)}: noul criteria describe true, false or both, got {excerpt(list(criteria))}",
-            (*where, "criteria"),
-        )
-    return criteria
 
 
 def _listed(item: object, where: Where, local: bool) -> MediaSource:

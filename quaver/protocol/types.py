@@ -66,8 +66,13 @@ class OwnFields(BaseModel):
             "abstain": Abstention(self.x_abstain.target, self.x_abstain.of) if self.x_abstain else None,
             "cache_salt": self.cache_salt or "",
             "priority": self.x_priority or 0,
-            "timeout": None if self.x_timeout_ms is None else self.x_timeout_ms / 1000,
+            "timeout": self.timeout,
         }
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that the answer may take."""
+        return None if self.x_timeout_ms is None else self.x_timeout_ms / 1000
 
 
 def validated(model: type[Model], value: object, where: Where = ()) -> Model:

@@ -18,8 +18,9 @@ from quaver.server.errors import on_http_error, on_quaver_error
 from quaver.server.metrics import Metrics
 from quaver.server.observe import Observe
 from quaver.server.openapi import document
-from quaver.server.routes import ClientLeft, add_routes, on_client_left
+from quaver.server.routes import add_routes
 from quaver.server.service import Answerer, Service
+from quaver.server.waiting import ClientLeft, on_client_left
 
 
 def create_app(decider: Answerer, config: ServerConfig | None = None) -> FastAPI:

@@ -1,25 +1,37 @@
-"""The optional API key, read from ``Authorization: Bearer`` or ``X-API-Key``."""
+"""API keys, read from ``Authorization: Bearer`` or ``X-API-Key``, and the tenants that they stand for."""
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from hmac import compare_digest
 
 from fastapi import HTTPException, Request
 
+from quaver.questions import Request as Asked
 from quaver.server.service import service_of
 
 
 async def require_key(request: Request) -> None:
-    """403 for a missing key, 401 for a wrong one, as TypeSafe answers. Without a key set, any header is fine."""
-    key = service_of(request).config.api_key
-    if key is None:
+    """403 for a missing key, 401 for a wrong one, as TypeSafe answers. Without keys set, any header is fine."""
+    config = service_of(request).config
+    if not config.api_keys:
         return
     given = _given(request)
     if given is None:
         raise HTTPException(403, "an API key is required: send Authorization: Bearer KEY or X-API-Key: KEY")
-    # Header text is the bytes that came, read as Latin-1.
-    if not compare_digest(given.encode("latin-1"), key.encode()):
+    # Header text is the bytes that came, read as Latin-1. All keys are compared, so that time tells nothing.
+    known = [key for key in config.api_keys if compare_digest(given.encode("latin-1"), key.encode())]
+    if not known:
         raise HTTPException(401, "the API key is not valid", {"www-authenticate": "Bearer"})
+    if config.salt_by_key:
+        request.state.tenant = hashlib.sha256(known[0].encode()).hexdigest()
+
+
+def salted(request: Request, asked: Asked) -> Asked:
+    """``asked`` with the tenant of ``request`` before its salt, where the server keeps the keys' caches apart."""
+    tenant = getattr(request.state, "tenant", None)
+    return asked if tenant is None else replace(asked, cache_salt=f"{tenant}:{asked.cache_salt}")
 
 
 def _given(request: Request) -> str | None:

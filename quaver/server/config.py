@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quaver.errors import BadRequest
+
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """``api_key`` None leaves the server open. ``max_body_bytes`` counts a body after decompression.
+    """Without ``api_keys`` the server is open. ``salt_by_key`` keeps what was read for one key from all others.
 
-    ``max_in_flight`` bounds the requests held at once, read or being read; one more gets a 429.
+    ``max_body_bytes`` counts a body after decompression. ``max_in_flight`` bounds the requests held at once,
+    read or being read; one more gets a 429. Of one batch at most ``batch_window`` states are under way.
     ``prepare_threads`` decode and tokenise, so that a long text never holds up the others.
     """
 
     host: str = "127.0.0.1"
     port: int = 8093
-    api_key: str | None = None
+    api_keys: tuple[str, ...] = ()
+    salt_by_key: bool = False
     max_body_bytes: int = 32 * 1024 * 1024
     max_in_flight: int = 512
     prepare_threads: int = 4
+    batch_window: int = 64
+
+    def __post_init__(self) -> None:
+        """BadRequest for settings that contradict each other."""
+        if self.salt_by_key and not self.api_keys:
+            raise BadRequest("salt_by_key keeps API keys apart and there are none; give at least one, or leave it off")

@@ -22,7 +22,7 @@ from quaver.errors import (
     Unavailable,
     UnknownModel,
 )
-from quaver.protocol import Dialect, invalid_body, refused
+from quaver.protocol import Dialect, ErrorReply, invalid_body, refused
 
 #: Exception, status in System One, status in Decisions, code. The first match counts.
 TABLE: tuple[tuple[type[QuaverError], int, int, str], ...] = (
@@ -55,7 +55,7 @@ async def on_quaver_error(request: Request, error: Exception) -> JSONResponse:
     return _response(request, status, body, _headers(error))
 
 
-def error_body(error: Exception, dialect: Dialect) -> tuple[int, dict[str, Any]]:
+def error_body(error: Exception, dialect: Dialect) -> tuple[int, ErrorReply]:
     """The status and body that tell a caller of ``error``; of one outside the tree, only that it is in the log."""
     if not isinstance(error, QuaverError):
         return 500, refused(dialect, "api_error", "internal_error", "internal error; see the server's log")
@@ -102,12 +102,8 @@ def _headers(error: Exception) -> dict[str, str]:
     return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
 
-def _response(request: Request, status: int, body: dict[str, Any], headers: dict[str, str]) -> JSONResponse:
-    if getattr(request.state, "cloudflare", False):
-        body = {
-            "result": None,
-            "success": False,
-            "errors": [{"code": status, "message": body["error"]["message"]}],
-            "messages": [],
-        }
-    return Json(body, status, headers)
+def _response(request: Request, status: int, body: ErrorReply, headers: dict[str, str]) -> JSONResponse:
+    if not getattr(request.state, "cloudflare", False):
+        return Json(body, status, headers)
+    errors = [{"code": status, "message": body["error"]["message"]}]
+    return Json({"result": None, "success": False, "errors": errors, "messages": []}, status, headers)

@@ -11,33 +11,6 @@ from fastapi.responses import JSONResponse
 from quaver.protocol import component_schemas
 
 _TEXT = {"type": "string"}
-_ERROR_OBJECT = {
-    "type": "object",
-    "required": ["message", "type", "param", "code"],
-    "properties": {"message": _TEXT, "type": _TEXT, "param": {"type": ["string", "null"]}, "code": _TEXT},
-}
-_DETAIL = {
-    "anyOf": [
-        {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["type", "loc", "msg"],
-                "properties": {
-                    "type": _TEXT,
-                    "loc": {"type": "array", "items": {"type": ["string", "integer"]}},
-                    "msg": _TEXT,
-                },
-            },
-        },
-        {
-            "type": "object",
-            "required": ["error_type", "message"],
-            "properties": {"error_type": _TEXT, "message": _TEXT},
-        },
-    ]
-}
-_ERROR = {"type": "object", "required": ["error"], "properties": {"error": _ERROR_OBJECT, "detail": _DETAIL}}
 _ERRORS = {
     "400": "The request cannot be answered as it is.",
     "401": "The API key is wrong.",
@@ -49,17 +22,19 @@ _ERRORS = {
     "429": "Too many requests wait; see retry-after.",
     "500": "A fault of the server.",
     "503": "The model is not ready; see retry-after.",
+    "504": "The time that the request allowed is over.",
 }
 
 
 def described(route: str) -> dict[str, Any]:
     """What ``add_api_route`` is told about a route, by the route's short name."""
-    if route in ("systemone", "decisions"):
+    if route in _DECIDES:
+        body, form, reply = _DECIDES[route]
         return {
             "operation_id": route,
             "response_class": JSONResponse,
-            "responses": _responses(_json(_either("Reply")), "400", "401", "403", "404", "413", "415", *_LATER),
-            "openapi_extra": {"requestBody": {"required": True, "content": _request_content()}},
+            "responses": _responses(_json(reply), "400", "401", "403", "404", "413", "415", *_LATER),
+            "openapi_extra": {"requestBody": {"required": True, "content": _request_content(body, form)}},
         }
     good, errors = _READS[route]
     return {"operation_id": route, "response_class": Response, "responses": _responses(good, *errors)}
@@ -69,7 +44,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of ``app``, with the bodies and replies of both dialects as components."""
     made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     components = made.setdefault("components", {})
-    components["schemas"] = {**component_schemas(), "Error": _ERROR}
+    components["schemas"] = component_schemas()
     components["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
@@ -79,15 +54,15 @@ def document(app: FastAPI) -> dict[str, Any]:
     return made
 
 
-def _request_content() -> dict[str, Any]:
+def _request_content(body: dict[str, Any], in_form: str) -> dict[str, Any]:
     form = {
         "type": "object",
         "required": ["request"],
-        "properties": {"request": _ref("SystemOneBody")},
+        "properties": {"request": _ref(in_form)},
         "additionalProperties": {"type": "string", "format": "binary", "description": "A file that an asset names."},
     }
     return {
-        **_json(_either("Body")),
+        **_json(body),
         "multipart/form-data": {"schema": form, "encoding": {"request": {"contentType": "application/json"}}},
     }
 
@@ -111,11 +86,16 @@ def _object(*names: str) -> dict[str, Any]:
 def _responses(good: dict[str, Any], *errors: str) -> dict[int | str, dict[str, Any]]:
     made: dict[int | str, dict[str, Any]] = {200: {"description": "OK", "content": good}}
     for status in errors:
-        made[status] = {"description": _ERRORS[status], "content": _json(_ref("Error"))}
+        made[status] = {"description": _ERRORS[status], "content": _json(_ref("ErrorReply"))}
     return made
 
 
-_LATER = ("422", "429", "500", "503")
+_LATER = ("422", "429", "500", "503", "504")
+#: The bodies as JSON, the one that a form may hold, and the replies.
+_DECIDES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
+    **dict.fromkeys(("systemone", "decisions"), (_either("Body"), "SystemOneBody", _either("Reply"))),
+    "batch": (_ref("BatchBody"), "BatchBody", _ref("BatchReply")),
+}
 _READS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "models": (_object("models", "object", "data"), ("401", "403")),
     "health": (_object("ok"), ()),

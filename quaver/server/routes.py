@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -11,13 +12,26 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from quaver.errors import Unavailable
-from quaver.protocol import Call, check_model, dialect_of, loads, models_list, parse_wire, reply
+from quaver.protocol import (
+    BatchCall,
+    BatchError,
+    Call,
+    check_model,
+    dialect_of,
+    loads,
+    models_list,
+    parse_batch,
+    parse_wire,
+    reply,
+)
 from quaver.questions import Answers
-from quaver.server.auth import require_key
+from quaver.server.auth import require_key, salted
+from quaver.server.batch import answer_states
 from quaver.server.body import Body, read_body
-from quaver.server.errors import Json, dialect_of_request
+from quaver.server.errors import Json, dialect_of_request, error_body
 from quaver.server.openapi import described
 from quaver.server.service import Service, service_of
+from quaver.server.waiting import in_time, while_connected
 
 #: Where clients of hosted variants send what ``/v1/systemone`` and ``/v1/decisions`` take.
 OTHER_PATHS = (
@@ -39,6 +53,7 @@ def add_routes(app: FastAPI) -> None:
     counted = [Depends(count_as_decision), *locked]
     for name in ("systemone", "decisions"):
         app.add_api_route(f"/v1/{name}", decide, methods=["POST"], dependencies=counted, **described(name))
+    app.add_api_route("/v1/systemone/batch", decide_batch, methods=["POST"], dependencies=counted, **described("batch"))
     for path in OTHER_PATHS:
         app.add_api_route(path, decide, methods=["POST"], dependencies=counted, include_in_schema=False)
     for path in CLOUDFLARE_PATHS:
@@ -66,6 +81,23 @@ async def decide_cloudflare(request: Request, model: str) -> Response:
     request.state.cloudflare = True
     body, headers = await _answer(request, model)
     return Json({"result": body, "success": True, "errors": [], "messages": []}, headers=headers)
+
+
+async def decide_batch(request: Request) -> Response:
+    """Answer the same questions about many states; a state that fails has its error in its place."""
+    service, loop = service_of(request), asyncio.get_running_loop()
+    with service.admitted():
+        body = await read_body(request, service.config.max_body_bytes)
+        arrived = loop.time()
+        call = await loop.run_in_executor(service.pool, _parse_batch, service, body)
+        states = answer_states(service, call, lambda index: salted(request, call.request(index)), arrived)
+        results = [_result(result) for result in await while_connected(request, states)]
+    answered = [result for result in results if isinstance(result, Answers)]
+    for answers in answered:
+        service.metrics.answered(answers)
+    made = call.reply(service.decider.name, results)
+    # Ten thousand results are megabytes of text, too long to write while others wait for the loop.
+    return await loop.run_in_executor(service.pool, lambda: Json(made, headers=_facts(answered)))
 
 
 async def models(request: Request) -> Response:
@@ -96,15 +128,17 @@ async def _answer(request: Request, path_model: str | None) -> tuple[dict[str, A
     with service.admitted():
         body = await read_body(request, service.config.max_body_bytes)
         loop = asyncio.get_running_loop()
+        arrived = loop.time()
         call, job = await loop.run_in_executor(service.pool, _submit, service, request, body, path_model)
-        answers = await _result(request, job)
+        answers = await while_connected(request, in_time(job, arrived, call.request.timeout))
     service.metrics.answered(answers)
-    return reply(call, answers), _facts(answers)
+    return reply(call, answers), _facts([answers])
 
 
-def _facts(answers: Answers) -> dict[str, str]:
+def _facts(answered: Sequence[Answers]) -> dict[str, str]:
     """Headers that say, in either dialect, what a strict reply body has no place for."""
-    cut, calibration = answers.truncated_tokens, answers.calibration
+    cut = sum(answers.truncated_tokens for answers in answered)
+    calibration = next((answers.calibration for answers in answered), None)
     headers = {"x-quaver-truncated": str(cut)} if cut else {}
     return {**headers, "x-quaver-calibration": calibration} if calibration else headers
 
@@ -115,34 +149,17 @@ def _submit(service: Service, request: Request, body: Body, path_model: str | No
     request.state.dialect = dialect_of(value, request.state.dialect)
     call = parse_wire(value, body.attachments)
     check_model(path_model or call.model, service.decider.name)
-    return call, service.decider.submit(call.request)
+    return call, service.decider.submit(salted(request, call.request))
 
 
-async def _result(request: Request, job: Future[Answers]) -> Answers:
-    """What ``job`` gives; a client that leaves first takes its job along."""
-    answers = asyncio.wrap_future(job)
-    gone = asyncio.ensure_future(_disconnected(request))
-    either: set[asyncio.Future[Any]] = {answers, gone}
-    try:
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-        # An answer that is there is sent even to a caller who seems gone: the socket knows best.
-        if not answers.done():
-            raise ClientLeft
-        return answers.result()
-    finally:
-        gone.cancel()
-        answers.cancel()
+def _parse_batch(service: Service, body: Body) -> BatchCall:
+    call = parse_batch(loads(body.json), body.attachments)
+    check_model(call.model, service.decider.name)
+    return call
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-class ClientLeft(Exception):
-    """Nobody waits for the reply any more."""
-
-
-async def on_client_left(_request: Request, _error: Exception) -> Response:
-    """499, as proxies log it; it is counted but reaches no one."""
-    return Response(status_code=499)
+def _result(result: Answers | Exception) -> Answers | BatchError:
+    if isinstance(result, Answers):
+        return result
+    status, body = error_body(result, "systemone")
+    return {"status": status, **body}

@@ -132,7 +132,7 @@ def test_errors_come_back_as_what_they_were(error: Exception, raised: type[Quave
 
 
 def test_keys_and_models() -> None:
-    config = ServerConfig(api_key="k")
+    config = ServerConfig(api_keys=("k",))
     assert "jev-latest" in asyncio.run(asynchronous(FakeDecider(), config, api_key="k").models())
     with pytest.raises(ServerError, match="not valid") as caught:
         asyncio.run(asynchronous(FakeDecider(), config, api_key="wrong").models())

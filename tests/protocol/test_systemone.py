@@ -82,7 +82,8 @@ def asking(**question: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("body", "message", "where"),
     [
-        ({}, "state is required", ("state",)),
+        ({}, "questions is required", ("questions",)),
+        ({"questions": NOUL}, "state is required", ("state",)),
         ({"state": "x"}, "questions is required", ("questions",)),
         ({"state": "x", "questions": {}}, "questions must not be empty", ("questions",)),
         ({"state": "x", "questions": None}, "questions should be a valid object, got null", ("questions",)),

@@ -18,7 +18,7 @@ from quaver.server import ServerConfig
 from quaver.testing import FakeDecider
 from tests.server.conftest import DECISIONS, SYSTEMONE, Http, Running
 
-LOCKED = ServerConfig(api_key="sécret")
+LOCKED = ServerConfig(api_keys=("sécret",))
 
 
 @pytest.mark.parametrize(
