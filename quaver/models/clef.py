@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from quaver.errors import BadRelease
 from quaver.models.backbone import Backbone
+from quaver.models.omni_processor import OmniProcessor
 from quaver.models.placement import resolve_device, resolve_dtype
 from quaver.models.processor import MediaProcessor
 from quaver.models.qwen3_5 import load_qwen3_5
+from quaver.models.qwen3_omni import load_qwen3_omni
 from quaver.models.release import ReleaseInfo
 
-#: Tokens a prompt may have unless the caller says otherwise; the reference's own default.
-MAX_LENGTH = 16_384
+#: Tokens a prompt may have unless the caller says otherwise, by backbone; the references' own defaults.
+MAX_LENGTHS = {"qwen3_5": 16_384, "qwen3_omni_moe": 64_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,13 @@ class ClefRelease:
 
     info: ReleaseInfo
     backbone: Backbone
-    processor: MediaProcessor
-    max_length: int = MAX_LENGTH
+    processor: MediaProcessor | OmniProcessor
+    max_length: int
+
+
+def hears(info: ReleaseInfo) -> bool:
+    """Whether a Clef release reads sound: clef-omni does."""
+    return info.backbone == "qwen3_omni_moe"
 
 
 def load_clef(info: ReleaseInfo, device: str = "auto", dtype: str = "auto") -> ClefRelease:
@@ -33,5 +40,7 @@ def load_clef(info: ReleaseInfo, device: str = "auto", dtype: str = "auto") -> C
     if info.kind != "clef":
         raise BadRelease(f"{info.path} is a {info.kind} release, not a Clef release")
     where = resolve_device(device)
-    backbone = load_qwen3_5(info.path, where, resolve_dtype(dtype, where))
-    return ClefRelease(info, backbone, MediaProcessor(info.path))
+    load = load_qwen3_omni if hears(info) else load_qwen3_5
+    processor = OmniProcessor(info.path) if hears(info) else MediaProcessor(info.path)
+    backbone = load(info.path, where, resolve_dtype(dtype, where))
+    return ClefRelease(info, backbone, processor, MAX_LENGTHS[info.backbone])

@@ -19,7 +19,8 @@ from huggingface_hub import snapshot_download
 from quaver.errors import BadRelease
 
 HEAD_FILES = ("joint_head.safetensors", "joint_head_config.json")
-CLEF_MODEL_TYPES = ("qwen3_5",)
+#: Where the text model's configuration lies in config.json, by the backbone's type.
+TEXT_CONFIGS = {"qwen3_5": ("text_config",), "qwen3_omni_moe": ("thinker_config", "text_config")}
 #: A fingerprint reads so many blocks of so many bytes of a large file.
 BLOCKS, BLOCK = 64, 65_536
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja")
@@ -46,6 +47,11 @@ class ReleaseInfo:
         """What answers call the model, ``name@revision``: two models that differ never share it."""
         base = self.config.get("name") or _repository(self.path) or self.path.resolve().name
         return f"{base}@{self.revision[:12]}"
+
+    @property
+    def backbone(self) -> str:
+        """The type of the backbone, as transformers names it."""
+        return str(self.config.get("model_type"))
 
     @property
     def tokenizer_file(self) -> Path:
@@ -125,13 +131,16 @@ def _read_head_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 def _check_clef(path: Path, config: dict[str, Any], head_config: dict[str, Any]) -> None:
     model_type = config.get("model_type")
-    if model_type not in CLEF_MODEL_TYPES:
+    if model_type not in TEXT_CONFIGS:
         raise BadRelease(
             f"{path} has a backbone of type {model_type!r}, which is not supported yet; "
-            f"supported: {', '.join(CLEF_MODEL_TYPES)}"
+            f"supported: {', '.join(TEXT_CONFIGS)}"
         )
-    text = config.get("text_config", {})
-    if config.get("tie_word_embeddings") or text.get("tie_word_embeddings"):
+    text, tied = config, bool(config.get("tie_word_embeddings"))
+    for name in TEXT_CONFIGS[model_type]:
+        text = text.get(name, {})
+        tied |= bool(text.get("tie_word_embeddings"))
+    if tied:
         raise BadRelease(f"{path} ties its output embeddings to its input ones; the head needs a lm_head of its own")
     if head_config.get("hidden_size") != text.get("hidden_size"):
         raise BadRelease(
