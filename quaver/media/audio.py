@@ -10,21 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quaver.errors import BadMedia
-from quaver.media.container import first, opened
+from quaver.media.container import audio_stream, opened
 from quaver.media.decoded import SAMPLE_RATE, Audio
-from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
-from quaver.media.source import read_bytes
-
-
-def read_audio(source: object, limits: MediaLimits = DEFAULT_LIMITS) -> Audio:
-    """The first audio stream of a file, mixed to mono and resampled to 16 kHz as Clef-omni does.
-
-    ``source`` as in ``read_bytes``, or the samples themselves at 16 kHz: an array or a list of numbers.
-    Raises BadMedia for what has no sound, is damaged, or is longer than ``limits`` allow.
-    """
-    if isinstance(source, (np.ndarray, list, tuple)):
-        return from_samples(source, limits)
-    return decode_audio(read_bytes(source, limits.audio_bytes), limits)
+from quaver.media.limits import MediaLimits
 
 
 def from_samples(samples: Any, limits: MediaLimits) -> Audio:
@@ -44,6 +32,10 @@ def from_samples(samples: Any, limits: MediaLimits) -> Audio:
 
 
 def decode_audio(data: bytes, limits: MediaLimits) -> Audio:
+    """The first audio stream of a file, mixed to mono and resampled as Clef-omni does.
+
+    Raises BadMedia for a file without sound, damage, or more of it than is allowed.
+    """
     with opened(data, "audio") as container:
         samples = sound_of(container, limits.audio_seconds)
     if samples is None:
@@ -53,7 +45,7 @@ def decode_audio(data: bytes, limits: MediaLimits) -> Audio:
 
 def sound_of(container: Any, most_seconds: float) -> NDArray[np.float32] | None:
     """The samples of the first audio stream; None without a stream or when it holds none."""
-    stream = first(container, "audio")
+    stream = audio_stream(container)
     if stream is None:
         return None
     resampler = av.AudioResampler(format="flt", layout="mono", rate=SAMPLE_RATE)

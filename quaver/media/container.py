@@ -10,9 +10,12 @@ from typing import Any
 import av
 
 from quaver.errors import BadMedia
+from quaver.media.limits import MediaLimits
 
 # Containers that hold their own data; a playlist would make the demuxer open files and addresses.
 CONTAINERS = "mov,mp4,matroska,webm,avi,mpegts,mpeg,ogg,flv,gif,wav,mp3,flac,aac,aiff"
+# Every thread holds frames and address space of its own.
+THREADS = 4
 # What FFmpeg's wrapper raises for files that are damaged, besides its own errors.
 _DAMAGE = (av.FFmpegError, ValueError, OverflowError, EOFError, ArithmeticError)
 
@@ -32,6 +35,19 @@ def opened(data: bytes, what: str) -> Iterator[Any]:
         raise BadMedia(f"the {what} cannot be decoded ({error}); send a complete {known} file") from error
 
 
-def first(container: Any, kind: str) -> Any:
-    """The first stream of ``kind``, "video" or "audio"; None without one."""
-    return next((stream for stream in container.streams if stream.type == kind), None)
+def audio_stream(container: Any) -> Any:
+    """The first audio stream; None without one."""
+    return next((stream for stream in container.streams if stream.type == "audio"), None)
+
+
+def video_stream(container: Any, limits: MediaLimits) -> Any:
+    """The first video stream, set up for decoding. Raises BadMedia without one or when its frames are too large."""
+    stream = next((stream for stream in container.streams if stream.type == "video"), None)
+    if stream is None:
+        raise BadMedia("the file has no video stream")
+    limits.check_size("video", stream.width, stream.height)
+    # A stream may grow on the way; FFmpeg checks every frame before it takes memory for it.
+    stream.codec_context.options = {"max_pixels": str(limits.video_pixels)}
+    stream.thread_type = "AUTO"
+    stream.codec_context.thread_count = THREADS
+    return stream

@@ -26,7 +26,7 @@ def _digest(kind: str, *parts: Any) -> str:
     return total.hexdigest()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Image:
     """RGB bytes [height, width, 3]."""
 
@@ -38,7 +38,7 @@ class Image:
         return _digest("image", self.pixels)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Audio:
     """Mono samples [n] in float32, 16,000 a second, full scale at 1."""
 
@@ -50,6 +50,14 @@ class Audio:
 
 
 @dataclass(frozen=True)
+class VideoLength:
+    """How many frames a video has, and how many a second."""
+
+    total: int
+    fps: float
+
+
+@dataclass(frozen=True, eq=False)
 class Video:
     """Some frames of a video: RGB bytes [taken, height, width, 3], and where they stood in it."""
 
@@ -63,7 +71,7 @@ class Video:
         return _digest("video", self.frames, self.indices, self.total, self.fps)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Film:
     """Frames at two a second, RGB bytes [even count, height, width, 3], and the sound, where there is any."""
 

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from quaver.errors import BadMedia
 from quaver.media.audio import sound_of
-from quaver.media.container import first, opened
+from quaver.media.container import opened, video_stream
 from quaver.media.decoded import Film
 from quaver.media.frames import FrameStack
-from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
-from quaver.media.source import read_bytes
+from quaver.media.limits import MediaLimits
 
 FRAMES_PER_SECOND = 2
 FRAME_PIXELS = 262_144
@@ -22,17 +21,12 @@ FRAME_PIXELS = 262_144
 TOLERANCE = 1e-6
 
 
-def read_film(source: object, limits: MediaLimits = DEFAULT_LIMITS) -> Film:
-    """Two frames a second, the first whose time reaches each half second, an even number of them.
+def decode_film(data: bytes, limits: MediaLimits) -> Film:
+    """Two frames a second, the first whose time reaches each half second, an even number of them; and the sound.
 
     Frames above 262,144 pixels are shrunk to that, sides even; of an odd count the last one is repeated.
-    ``source`` as in ``read_bytes``. Raises BadMedia for what has no video, is damaged, or is larger than
-    ``limits`` allow.
+    Raises BadMedia for a file without video, damage, or more of it than is allowed.
     """
-    return decode_film(read_bytes(source, limits.video_bytes), limits)
-
-
-def decode_film(data: bytes, limits: MediaLimits) -> Film:
     with opened(data, "video") as container:
         frames = _frames_of(container, limits)
     # Opened again: sound and picture are read one after the other, each from its start.
@@ -41,13 +35,8 @@ def decode_film(data: bytes, limits: MediaLimits) -> Film:
 
 
 def _frames_of(container: Any, limits: MediaLimits) -> NDArray[np.uint8]:
-    stream = first(container, "video")
-    if stream is None:
-        raise BadMedia("the file has no video stream")
-    limits.check_size("video", stream.width, stream.height)
-    stream.thread_type = "AUTO"
     frames = FrameStack(limits)
-    for frame in container.decode(stream):
+    for frame in container.decode(video_stream(container, limits)):
         if frame.time is None or frame.time + TOLERANCE < len(frames) / FRAMES_PER_SECOND:
             continue
         if frame.time > limits.video_seconds:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 
@@ -11,8 +13,7 @@ from PIL import ImageOps, UnidentifiedImageError
 
 from quaver.errors import BadMedia
 from quaver.media.decoded import Image
-from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
-from quaver.media.source import read_bytes
+from quaver.media.limits import MediaLimits
 
 # Not every format of Pillow: some start other programs or load outside files.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
@@ -36,22 +37,27 @@ UPRIGHT = ImageRule(upright=True, scale_deep=True)
 AS_STORED = ImageRule(upright=False, scale_deep=False)
 
 
-def read_image(source: object, limits: MediaLimits = DEFAULT_LIMITS, rule: ImageRule = UPRIGHT) -> Image:
-    """The pixels of a picture; of an animation, those of its first frame.
+def decode_image(data: bytes, limits: MediaLimits, upright: bool, scale_deep: bool) -> Image:
+    """A file's picture, or its first one, read by the rule of these values.
 
-    ``source`` as in ``read_bytes``, or a Pillow image. Raises BadMedia for what is no image, is damaged,
-    or has more pixels than ``limits`` allow.
+    Raises BadMedia for what is no image, is damaged, or is larger than is allowed.
     """
-    if isinstance(source, Pillow.Image):
-        return _decode(source, limits, rule)
-    return decode_image(read_bytes(source, limits.image_bytes), limits, rule)
+    with _refusing(limits), Pillow.open(BytesIO(data), formats=FORMATS) as image:
+        return _pixels(image, limits, ImageRule(upright, scale_deep))
 
 
-def decode_image(data: bytes, limits: MediaLimits, rule: ImageRule) -> Image:
-    """``read_image`` for the bytes of a file."""
+def from_pillow(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
+    """The picture that a caller opened or made; raises as ``decode_image``."""
+    with _refusing(limits):
+        return _pixels(image, limits, rule)
+
+
+@contextmanager
+def _refusing(limits: MediaLimits) -> Iterator[None]:
+    """Whatever Pillow raises becomes BadMedia."""
+    known = ", ".join(FORMATS)
     try:
-        with Pillow.open(BytesIO(data), formats=FORMATS) as image:
-            return _decode(image, limits, rule)
+        yield
     except BadMedia:
         raise
     except Pillow.DecompressionBombError as error:
@@ -59,12 +65,12 @@ def decode_image(data: bytes, limits: MediaLimits, rule: ImageRule) -> Image:
     except MemoryError as error:
         raise BadMedia("the image needs more memory to decode than is allowed; send a smaller one") from error
     except UnidentifiedImageError as error:
-        raise BadMedia(f"the image cannot be decoded; send a complete {', '.join(FORMATS)} file") from error
+        raise BadMedia(f"the image cannot be decoded; send a complete {known} file") from error
     except Exception as error:  # damaged files make Pillow's readers raise nearly anything
-        raise BadMedia(f"the image cannot be decoded ({error}); send a complete {', '.join(FORMATS)} file") from error
+        raise BadMedia(f"the image cannot be decoded ({error}); send a complete {known} file") from error
 
 
-def _decode(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
+def _pixels(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
     # The header gives the size; a bomb is refused before any pixel of it is unpacked.
     limits.check_size("image", *image.size)
     image.load()

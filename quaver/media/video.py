@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from quaver.errors import BadMedia
-from quaver.media.container import first, opened
-from quaver.media.decoded import Video
+from quaver.media.container import opened, video_stream
+from quaver.media.decoded import Video, VideoLength
 from quaver.media.frames import FrameStack
-from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
-from quaver.media.source import read_bytes
-
-#: Of a video with so many frames at so many a second, the numbers of those to take, ascending.
-Choose = Callable[[int, float], Sequence[int]]
+from quaver.media.limits import MediaLimits
 
 
-def read_video(source: object, choose: Choose, limits: MediaLimits = DEFAULT_LIMITS) -> Video:
-    """The frames that ``choose(total, fps)`` names, ascending; only those are kept while decoding.
-
-    ``source`` as in ``read_bytes``. Raises BadMedia for what is no video, is damaged or incomplete,
-    or is larger than ``limits`` allow.
-    """
-    data = read_bytes(source, limits.video_bytes)
-    total, fps = measure_video(data, limits)
-    return decode_video(data, limits, tuple(choose(total, fps)), total, fps)
-
-
-def measure_video(data: bytes, limits: MediaLimits) -> tuple[int, float]:
-    """How many frames the video has, and how many a second."""
+def measure_video(data: bytes, limits: MediaLimits) -> VideoLength:
+    """By the container's header, or by its packets. Raises BadMedia for no video, damage, or too much of it."""
     with opened(data, "video") as container:
-        stream = _stream(container, limits)
+        stream = video_stream(container, limits)
         total = stream.frames or _count(container, limits)
         if not total or not stream.average_rate:
             raise BadMedia("the video has no frames or no frame rate; send a complete file")
@@ -41,13 +26,13 @@ def measure_video(data: bytes, limits: MediaLimits) -> tuple[int, float]:
         fps = float(stream.average_rate)
         if total / fps > limits.video_seconds:
             raise BadMedia(f"the video is longer than the {limits.video_seconds:g} seconds that are allowed; cut it")
-        return total, fps
+        return VideoLength(total, fps)
 
 
-def decode_video(data: bytes, limits: MediaLimits, indices: tuple[int, ...], total: int, fps: float) -> Video:
+def decode_video(data: bytes, limits: MediaLimits, indices: Sequence[int], total: int, fps: float) -> Video:
     """The frames at ``indices`` of a video that was measured."""
     with opened(data, "video") as container:
-        stream = _stream(container, limits)
+        stream = video_stream(container, limits)
         size, most = len(indices) * stream.width * stream.height * 3, limits.video_decoded_bytes
         if size > most:
             raise BadMedia(
@@ -62,15 +47,7 @@ def decode_video(data: bytes, limits: MediaLimits, indices: tuple[int, ...], tot
                 break
         if len(frames) != len(wanted):
             raise BadMedia(f"the video says it has {total} frames and holds fewer; send a complete file")
-        return Video(frames.stacked(), indices, total, fps)
-
-
-def _stream(container: Any, limits: MediaLimits) -> Any:
-    stream = first(container, "video")
-    if stream is None:
-        raise BadMedia("the file has no video stream")
-    limits.check_size("video", stream.width, stream.height)
-    return stream
+        return Video(frames.stacked(), tuple(indices), total, fps)
 
 
 def _count(container: Any, limits: MediaLimits) -> int:
