@@ -10,7 +10,7 @@ from pydantic import Field, SkipValidation
 
 from quaver.errors import BadQuestion
 from quaver.protocol.input_items import USER, InputItem, UserPart, content_of, state_of
-from quaver.protocol.media_slots import Media
+from quaver.protocol.media_slots import Media, MediaLists
 from quaver.protocol.replies import Abstains, DecisionChoiceAnswer, DecisionScoreAnswer, DecisionsReply, PredicateAnswer
 from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.protocol.systemone import abstains, own_reply_fields
@@ -80,9 +80,9 @@ class CacheOptions(Strict):
     ttl: Literal["30m"] = "30m"
 
 
-class DecisionsBody(OwnFields, Strict):
+class DecisionsBody(OwnFields, MediaLists, Strict):
     """The body of ``POST /v1/decisions``. The cache fields and ``safety_identifier`` are hints of the
-    dialect that change no answer."""
+    dialect that change no answer; media beside the input are ours."""
 
     model: str | None = Field(None, description="A name from /v1/models; the served model when absent.")
     input: SkipValidation[str | list[InputItem]]
@@ -129,11 +129,11 @@ class DecisionsCall:
         return {**body, **own_reply_fields(answers, self.timing)} if self.own_fields else body
 
 
-def parse(body: Mapping[str, Any]) -> DecisionsCall:
-    """A body of checked JSON as what it asks; BadRequest when it breaks a rule."""
+def parse(body: Mapping[str, Any], *, local: bool = False) -> DecisionsCall:
+    """A body of checked JSON as what it asks; BadRequest when it breaks a rule. ``local`` as in System One."""
     checked = validated(DecisionsBody, dict(body))
     bodies = [one_of(QUESTIONS, item, ("questions", i)) for i, item in enumerate(body["questions"])]
-    media = Media()
+    media = checked.media(local=local)
     state = state_of(checked.input, media)
     questions: dict[str, Question] = {}
     asked: list[Asked] = []
@@ -144,6 +144,9 @@ def parse(body: Mapping[str, Any]) -> DecisionsCall:
         state,
         questions,
         images=tuple(media.images),
+        audio=tuple(media.audio),
+        videos=tuple(media.videos),
+        media_places=media.places,
         **checked.settings,
     )
     own_fields = any(name.startswith("x_") for name in body)

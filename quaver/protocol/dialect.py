@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from quaver.errors import BadRequest
-from quaver.protocol import decisions, strict_json, systemone
+from quaver.protocol import decisions, media_slots, strict_json, systemone
 from quaver.protocol.decisions import DecisionsCall
 from quaver.protocol.systemone import SystemOneCall
 from quaver.protocol.types import Attachments, Dialect
@@ -17,9 +17,9 @@ Call = SystemOneCall | DecisionsCall
 
 def parse(body: Mapping[str, Any]) -> Call:
     """A body made in this process. Its media may also be bytes, a ``Path`` or the path of a file as text."""
-    strict_json.check({name: value for name, value in body.items() if name not in systemone.LISTS})
+    strict_json.check({name: value for name, value in body.items() if name not in media_slots.LISTS})
     if dialect_of(body) == "decisions":
-        return decisions.parse(body)
+        return decisions.parse(body, local=True)
     return systemone.parse(body, local=True)
 
 

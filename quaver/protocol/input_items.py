@@ -1,4 +1,4 @@
-"""The ``input`` of a decisions body: messages, parts and tool calls, to a state and its images."""
+"""The ``input`` of a decisions body: messages, parts and tool calls, to a state and its media."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, SkipValidation
 from quaver.errors import BadRequest
 from quaver.protocol.media_slots import Media
 from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.protocol.types import Strict, check_media_text, one_of
+from quaver.protocol.types import Strict, one_of
 from quaver.questions import Json
 
 
@@ -28,8 +28,29 @@ class InputText(Strict):
 
 class InputImage(Strict):
     type: Literal["input_image"]
-    image_url: str = Field(description="A data URL or base64; addresses are not fetched.")
+    image_url: str = Field(description="A data URL, base64, or an address that the server fetches from.")
     detail: Literal["low", "high", "auto", "original"] | None = None
+    prompt_cache_breakpoint: CacheBreakpoint | None = None
+
+
+class AudioData(Strict):
+    data: str = Field(description="As for images.")
+    format: str | None = Field(None, description="Not needed: the content says what it is.")
+
+
+class InputAudio(Strict):
+    """As in OpenAI's other interfaces; its Decisions have none."""
+
+    type: Literal["input_audio"]
+    input_audio: AudioData
+    prompt_cache_breakpoint: CacheBreakpoint | None = None
+
+
+class InputVideo(Strict):
+    """Of our own."""
+
+    type: Literal["input_video"]
+    video_url: str = Field(description="As for images.")
     prompt_cache_breakpoint: CacheBreakpoint | None = None
 
 
@@ -49,12 +70,17 @@ class Refusal(Strict):
     refusal: str
 
 
-UserPart = Annotated[InputText | InputImage | InputJson, Field(discriminator="type")]
+UserPart = Annotated[InputText | InputImage | InputAudio | InputVideo | InputJson, Field(discriminator="type")]
 AssistantPart = Annotated[OutputText | Refusal, Field(discriminator="type")]
-OutputPart = Annotated[InputText | InputImage, Field(discriminator="type")]
+OutputPart = Annotated[InputText | InputImage | InputAudio | InputVideo, Field(discriminator="type")]
 
 TEXT: Mapping[str, type[Strict]] = {"input_text": InputText}
-OUTPUT: Mapping[str, type[Strict]] = {**TEXT, "input_image": InputImage}
+OUTPUT: Mapping[str, type[Strict]] = {
+    **TEXT,
+    "input_image": InputImage,
+    "input_audio": InputAudio,
+    "input_video": InputVideo,
+}
 USER: Mapping[str, type[Strict]] = {**OUTPUT, "input_json": InputJson}
 ASSISTANT: Mapping[str, type[Strict]] = {"output_text": OutputText, "refusal": Refusal}
 ROLES = {"user": USER, "developer": TEXT, "system": TEXT, "assistant": ASSISTANT}
@@ -110,7 +136,7 @@ ITEMS: Mapping[str, type[Strict]] = {
 def state_of(value: Json, media: Media) -> Json:
     """The state that an ``input`` stands for: text where it is only that, else JSON that keeps the roles.
 
-    A lone user message is its content. Images go to ``media``; where the state stays structured a marker
+    A lone user message is its content. Media parts go to ``media``; where the state stays structured a marker
     such as ``[image 1]`` keeps their place.
     """
     if isinstance(value, str):
@@ -139,13 +165,23 @@ def content_of(
                 pieces.append(text)
             case InputJson(data=data):
                 pieces.append(data)
-            case InputImage(image_url=url):
-                marker = media.add("images", check_media_text(url, (*where, index, "image_url")))
-                if markers:
-                    pieces.append(marker)
+            case part:
+                marker = _add_media(part, media, (*where, index))
+                pieces += [marker] * markers
     if all(isinstance(piece, str) for piece in pieces):
         return "\n".join(pieces)
     return pieces[0] if len(pieces) == 1 else pieces
+
+
+def _add_media(part: Strict, media: Media, where: Where) -> str:
+    match part:
+        case InputImage(image_url=url):
+            return media.add("images", url, where)
+        case InputAudio(input_audio=audio):
+            return media.add("audio", audio.data, where)
+        case InputVideo(video_url=url):
+            return media.add("videos", url, where)
+    raise TypeError(f"no medium is in {type(part).__name__}")
 
 
 def _item(item: Strict, media: Media, where: Where) -> dict[str, Json]:

@@ -1,6 +1,7 @@
-"""Where a System One body may carry media: lists, parts of the state, assets behind placeholders.
+"""Where a body may carry media: lists beside the text, parts of the state, assets behind placeholders.
 
-Every slot ends in one place: the tuples of a ``Request``, in the order images, audio, videos.
+Every slot ends in one place: the tuples of a ``Request``. Each kind is counted in the order lists, files, parts,
+assets. What a text leads to, and whether it may, is for the media room to say.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field
+from pydantic import BaseModel, Field, SkipValidation
 
 from quaver.errors import BadMedia, BadRequest
 from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.protocol.types import Attachments, Strict, check_media_text
+from quaver.protocol.types import Attachments, Strict
 from quaver.questions import Json, MediaSource
 
 Kind = Literal["images", "audio", "videos"]
+LISTS: tuple[Kind, ...] = ("images", "audio", "videos")
+_TYPES: Mapping[str, Kind] = {"data:image/": "images", "data:audio/": "audio", "data:video/": "videos"}
 
 #: Types of content parts that hold a medium, and the field that holds it.
 PARTS: Mapping[str, tuple[Kind, str]] = {
@@ -27,8 +30,34 @@ PARTS: Mapping[str, tuple[Kind, str]] = {
     "audio_url": ("audio", "audio_url"),
     "input_audio": ("audio", "input_audio"),
     "video_url": ("videos", "video_url"),
+    "input_video": ("videos", "video_url"),
 }
 TEXT_PARTS = ("text", "input_text")
+
+
+Items = Annotated[
+    list[SkipValidation[str]] | None,
+    Field(description="Data URLs, base64, or addresses and files as far as the server reads them."),
+]
+
+
+class MediaLists(BaseModel):
+    """Media beside the text of a body, in either dialect."""
+
+    images: Items = None
+    audio: Items = None
+    videos: Items = None
+    files: list[SkipValidation[str]] | None = Field(None, description="Data URLs of images, audio or videos.")
+
+    def media(self, *, local: bool = False) -> Media:
+        """All items, in order; ``local`` as in ``systemone.parse``."""
+        media = Media()
+        for kind in LISTS:
+            for index, item in enumerate(getattr(self, kind) or ()):
+                media.add(kind, _listed(item, (kind, index), local), (kind, index))
+        for index, item in enumerate(self.files or ()):
+            media.add(*_file(item, ("files", index)), ("files", index))
+        return media
 
 
 class Asset(Strict):
@@ -42,17 +71,23 @@ class Asset(Strict):
 
 @dataclass(slots=True)
 class Media:
-    """Media collected from a body, in order."""
+    """Media collected from a body, in order, and where in it each of them stood."""
 
     images: list[MediaSource] = field(default_factory=list)
     audio: list[MediaSource] = field(default_factory=list)
     videos: list[MediaSource] = field(default_factory=list)
+    places: dict[Where, Where] = field(default_factory=dict)
 
-    def add(self, kind: Kind, item: MediaSource) -> str:
-        """Append ``item``; the marker that stands for it in text."""
+    def add(self, kind: Kind, item: MediaSource, where: Where) -> str:
+        """Append ``item``, found at ``where``; the marker that stands for it in text."""
         slot: list[MediaSource] = getattr(self, kind)
+        self.places[kind, len(slot)] = where
         slot.append(item)
         return f"[{kind.removesuffix('s')} {len(slot)}]"
+
+    def copy(self) -> Media:
+        """The same media, to which more can be added."""
+        return Media(list(self.images), list(self.audio), list(self.videos), dict(self.places))
 
 
 def local_media(source: MediaSource) -> MediaSource:
@@ -68,14 +103,43 @@ def local_media(source: MediaSource) -> MediaSource:
 def lift_parts(state: Json, media: Media) -> Json:
     """``state`` without the media parts in it.
 
-    A list of parts becomes the text of its text parts, one a line. In a list of messages a marker such
-    as ``[image 1]`` stays where the part was. A state without media parts is data and stays as it is.
+    A part, or a list of parts, becomes the text of its text parts, one a line. Anywhere deeper, as in a list of
+    messages, a marker such as ``[image 1]`` stays where the part was. A state without media parts is data and
+    stays as it is.
     """
-    if not isinstance(state, list):
-        return state
-    if any(_is_part(item) for item in state):
+    if _is_part(state):
+        media.add(*_part_source(state, ("state",)), ("state",))
+        return ""
+    if isinstance(state, list) and any(_is_part(item) for item in state):
         return _parts_to_text(state, media, ("state",))
-    return [_lift_message(item, media, ("state", index)) for index, item in enumerate(state)]
+    return mark_parts(state, media, ("state",))
+
+
+def mark_parts(value: Json, media: Media, where: Where) -> Json:
+    """``value`` with every media part in it, at any depth, turned into a text part that holds its marker."""
+    if _is_part(value):
+        return {"type": "text", "text": media.add(*_part_source(value, where), where)}
+    # Containers alone are looked into, because a state may hold millions of numbers.
+    if isinstance(value, dict):
+        return {
+            key: mark_parts(item, media, (*where, key)) if isinstance(item, (dict, list)) else item
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            mark_parts(item, media, (*where, index)) if isinstance(item, (dict, list)) else item
+            for index, item in enumerate(value)
+        ]
+    return value
+
+
+def refuse_parts(value: Json, where: Where) -> None:
+    """BadMedia when a question's text holds a media part: it would be read as the JSON that it is written in."""
+    found = Media()
+    mark_parts(value, found, where)
+    if found.places:
+        here = next(iter(found.places.values()))
+        raise BadMedia(f"{place(here)}: media parts stand in the state; in a question write an asset's name", here)
 
 
 def claim_assets(
@@ -92,7 +156,7 @@ def claim_assets(
                 f"asset {excerpt(name)} is not referenced; write its name into the state, instructions or criteria",
                 ("assets", name),
             )
-        markers[name] = media.add("images", _asset_source(name, asset, attachments))
+        markers[name] = media.add("images", _asset_source(name, asset, attachments), ("assets", name))
     _check_attachments([asset.part for asset in assets.values() if asset.part], attachments)
     if not markers:
         return lambda text: text
@@ -102,15 +166,29 @@ def claim_assets(
     return lambda text: _map_text(text, lambda s: pattern.sub(lambda found: markers[found[0]], s))
 
 
+def _listed(item: object, where: Where, local: bool) -> MediaSource:
+    source = local_media(item) if local else item
+    if local or isinstance(source, str):
+        return source
+    raise BadMedia(f"{place(where)} must be a data URL or base64 as text, got {excerpt(item)}", where)
+
+
+def _file(item: object, where: Where) -> tuple[Kind, str]:
+    kind = next((kind for start, kind in _TYPES.items() if str(item)[:20].lower().startswith(start)), None)
+    if kind is None:
+        raise BadMedia(f"{place(where)} must be a data URL of an image, audio or a video, got {excerpt(item)}", where)
+    return kind, cast(str, item)
+
+
 def _is_part(item: Json) -> bool:
-    return isinstance(item, Mapping) and isinstance(item.get("type"), str) and item["type"] in PARTS
+    return isinstance(item, dict) and isinstance(item.get("type"), str) and item["type"] in PARTS
 
 
 def _parts_to_text(parts: list[Json], media: Media, where: Where) -> str:
     lines: list[str] = []
     for index, part in enumerate(parts):
         if _is_part(part):
-            media.add(*_part_source(part, (*where, index)))
+            media.add(*_part_source(part, (*where, index)), (*where, index))
         elif isinstance(part, Mapping) and part.get("type") in TEXT_PARTS and isinstance(part.get("text"), str):
             lines.append(part["text"])
         else:
@@ -123,17 +201,6 @@ def _parts_to_text(parts: list[Json], media: Media, where: Where) -> str:
     return "\n".join(lines)
 
 
-def _lift_message(item: Json, media: Media, where: Where) -> Json:
-    content = item.get("content") if isinstance(item, Mapping) and "role" in item else None
-    if not isinstance(content, list) or not any(_is_part(part) for part in content):
-        return item
-    lifted = [
-        {"type": "text", "text": media.add(*_part_source(part, (*where, "content", index)))} if _is_part(part) else part
-        for index, part in enumerate(content)
-    ]
-    return {**item, "content": lifted}
-
-
 def _part_source(part: Mapping[str, Any], where: Where) -> tuple[Kind, str]:
     kind, key = PARTS[part["type"]]
     held = part.get(key)
@@ -141,13 +208,13 @@ def _part_source(part: Mapping[str, Any], where: Where) -> tuple[Kind, str]:
         held = held.get("data") if key == "input_audio" else held.get("url")
     if not isinstance(held, str):
         raise BadMedia(f"{place(where)} has no data URL or base64 in {key}", (*where, key))
-    return kind, check_media_text(held, (*where, key))
+    return kind, held
 
 
 def _asset_source(name: str, asset: Asset, attachments: Attachments) -> MediaSource:
     where: Where = ("assets", name)
     if asset.data_base64 is not None and asset.part is None:
-        return check_media_text(asset.data_base64, (*where, "data_base64"))
+        return asset.data_base64
     if asset.part is None or asset.data_base64 is not None:
         raise BadMedia(f"{place(where)} needs either data_base64 or part", where)
     if asset.part not in attachments:

@@ -4,44 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, SkipValidation
 
-from quaver.errors import BadMedia
-from quaver.protocol.media_slots import Asset, Kind, Media, claim_assets, lift_parts, local_media
+from quaver.protocol.media_slots import Asset, Media, MediaLists, claim_assets, lift_parts, refuse_parts
 from quaver.protocol.question_bodies import QUESTIONS, QuestionBody, QuestionFields, questions_of
 from quaver.protocol.replies import Abstains, ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
-from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.protocol.types import Attachments, Dialect, OwnFields, Strict, check_media_text, one_of, validated
+from quaver.protocol.types import Attachments, Dialect, OwnFields, Strict, one_of, validated
 from quaver.questions import (
     Answer,
     Answers,
     ChoiceAnswer,
     Json,
-    MediaSource,
     NoulAnswer,
     Question,
     Request,
     ScoreAnswer,
 )
 
-LISTS: tuple[Kind, ...] = ("images", "audio", "videos")
 
-MediaText = SkipValidation[str]
-
-
-class Asking(OwnFields, Strict):
+class Asking(OwnFields, MediaLists, Strict):
     """A body without what it is about. Unknown top-level fields are ignored, as the dialect asks."""
 
     model_config = ConfigDict(extra="ignore")
 
     model: str | None = Field(None, description="A name from /v1/models; the served model when absent.")
     questions: dict[str, SkipValidation[QuestionBody]] = Field(min_length=1)
-    images: list[MediaText] | None = Field(None, description="Data URLs or base64.")
-    audio: list[MediaText] | None = Field(None, description="Data URLs or base64.")
-    videos: list[MediaText] | None = Field(None, description="Data URLs or base64.")
-    files: list[MediaText] | None = Field(None, description="Data URLs of images, audio or videos.")
     assets: dict[str, Asset] | None = Field(None, min_length=1, max_length=128)
 
 
@@ -63,7 +52,7 @@ class Asked:
 
     def about(self, state: Json) -> Request:
         """The request about ``state``; BadRequest when it, or media with it, cannot be asked about."""
-        media = Media(list(self.listed.images), list(self.listed.audio), list(self.listed.videos))
+        media = self.listed.copy()
         lifted = lift_parts(state, media)
         words = [text for item in self.question_bodies.values() for text in (item.instructions, item.criteria)]
         fill = claim_assets(self.body.assets or {}, self.attachments, media, [lifted, *words])
@@ -73,6 +62,7 @@ class Asked:
             images=tuple(media.images),
             audio=tuple(media.audio),
             videos=tuple(media.videos),
+            media_places=media.places,
             **self.body.settings,
         )
 
@@ -106,13 +96,10 @@ def asked(checked: Asking, questions: Mapping[str, Any], attachments: Attachment
     """What ``checked`` and its ``questions``, which pydantic has left as they came, ask of any state."""
     # Each question is checked by the model of its own type, so that its errors speak of that type alone.
     bodies = {name: one_of(QUESTIONS, item, ("questions", name)) for name, item in questions.items()}
-    media = Media()
-    for kind in LISTS:
-        for index, item in enumerate(getattr(checked, kind) or ()):
-            media.add(kind, _listed(item, (kind, index), local))
-    for index, item in enumerate(checked.files or ()):
-        media.add(*_file(item, ("files", index)))
-    return Asked(checked, bodies, questions_of(bodies), media, attachments)
+    for name, item in bodies.items():
+        refuse_parts(item.instructions, ("questions", name, "instructions"))
+        refuse_parts(item.criteria, ("questions", name, "criteria"))
+    return Asked(checked, bodies, questions_of(bodies), checked.media(local=local), attachments)
 
 
 def reply_body(answers: Answers, timing: bool) -> SystemOneReply:
@@ -147,23 +134,6 @@ def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
             "tokens_reused": answers.cached_tokens,
         }
     return fields
-
-
-def _listed(item: object, where: Where, local: bool) -> MediaSource:
-    source = local_media(item) if local else item
-    if isinstance(source, str):
-        return check_media_text(source, where)
-    if local:
-        return source
-    raise BadMedia(f"{place(where)} must be a data URL or base64 as text, got {excerpt(item)}", where)
-
-
-def _file(item: object, where: Where) -> tuple[Kind, str]:
-    kinds: dict[str, Kind] = {"data:image/": "images", "data:audio/": "audio", "data:video/": "videos"}
-    kind = next((k for start, k in kinds.items() if isinstance(item, str) and item.lower().startswith(start)), None)
-    if kind is None:
-        raise BadMedia(f"{place(where)} must be a data URL of an image, audio or a video, got {excerpt(item)}", where)
-    return kind, cast(str, item)
 
 
 def abstains(answers: Answers, name: str) -> Abstains:

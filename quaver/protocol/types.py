@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quaver.errors import BadMedia, BadQuestion, BadRequest
+from quaver.errors import BadQuestion, BadRequest
 from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.questions import Abstention, ConfidenceRule, Json, OverflowRule, Question, ReadingMode
 from quaver.questions.calibration import Of
@@ -103,14 +103,6 @@ def build_question(where: Where, kind: type[Question], instructions: Json, crite
         return kind(instructions, criteria)
     except BadQuestion as error:
         raise BadQuestion(f"{place(where)}: {error}", (*where, "criteria")) from None
-
-
-def check_media_text(item: str, where: Where) -> str:
-    """``item`` if it can be a data URL or base64; this server never follows an address it was sent."""
-    scheme, colon, _ = item[:40].partition(":")
-    if colon and scheme.lower() != "data":
-        raise BadMedia(f"{place(where)}: {scheme}: addresses are not fetched; send a data URL or base64", where)
-    return item
 
 
 def _kind(where: Where) -> type[BadRequest]:

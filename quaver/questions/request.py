@@ -34,6 +34,7 @@ class Request:
     ``reading``, ``on_overflow`` and ``confidence`` override what the decider was loaded with; None leaves it.
     What was read for one ``cache_salt`` is never reused for another. Requests of lower ``priority`` are read
     first. ``timeout`` is in seconds: without an answer by then the request is dropped as ``Expired``.
+    ``media_places`` leads from ``("images", 0)`` and the like to where in a body the medium stood.
     """
 
     state: Json
@@ -48,6 +49,7 @@ class Request:
     cache_salt: str = ""
     priority: int = 0
     timeout: float | None = None
+    media_places: Mapping[tuple[str | int, ...], tuple[str | int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.questions:

@@ -1,11 +1,12 @@
 """The Decisions dialect: what is read out of a body, what is refused, what a reply looks like."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from quaver.errors import BadMedia, BadQuestion, BadRequest
-from quaver.protocol import DecisionsCall, parse_wire, reply
+from quaver.protocol import DecisionsCall, parse, parse_wire, reply
 from quaver.questions import Answers, Choice, ChoiceAnswer, Noul, NoulAnswer, Score, ScoreAnswer
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -155,9 +156,38 @@ def test_refusals(body: dict[str, Any], message: str, where: tuple[str | int, ..
         assert caught.value.where == where
 
 
-def test_addresses_are_not_fetched() -> None:
-    with pytest.raises(BadMedia, match="https: addresses are not fetched"):
-        read(input=[user({"type": "input_image", "image_url": "https://example.org/a.png"})])
+def test_media_of_every_kind() -> None:
+    parts = [
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        {"type": "input_video", "video_url": "BBBB"},
+        {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"},
+    ]
+    output = {"type": "function_call_output", "call_id": "1", "output": [parts[2]]}
+    lists = {"images": ["CCCC"], "files": ["data:audio/wav;base64,DD"]}
+    request = read(input=[user(text("see"), *parts), CALL, output], **lists).request
+    url = parts[2]["image_url"]
+    assert request.images == ("CCCC", url, url)
+    assert request.audio == (lists["files"][0], "AAAA")
+    assert request.videos == ("BBBB",)
+    assert request.state[0]["content"] == "see\n[audio 2]\n[video 1]\n[image 2]"
+    assert request.state[2] == {"output": "[image 3]"}
+    assert request.media_places == {
+        ("images", 0): ("images", 0),
+        ("images", 1): ("input", 0, "content", 3),
+        ("images", 2): ("input", 2, "output", 0),
+        ("audio", 0): ("files", 0),
+        ("audio", 1): ("input", 0, "content", 1),
+        ("videos", 0): ("input", 0, "content", 2),
+    }
+
+
+def test_paths_and_bytes_are_for_callers_in_this_process(tmp_path: Path) -> None:
+    file = tmp_path / "a.png"
+    file.write_bytes(b"png")
+    body = {"input": "x", "questions": [PREDICATE], "images": [b"png", str(file)]}
+    assert parse(body).request.images == (b"png", file)
+    with pytest.raises(BadMedia, match=r"images\.0 must be a data URL or base64"):
+        parse_wire(body)
 
 
 ANSWERS = Answers(

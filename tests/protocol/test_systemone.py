@@ -161,6 +161,49 @@ class TestMedia:
         assert request.state[0]["content"] == [{"type": "text", "text": "see"}, {"type": "text", "text": "[image 2]"}]
         assert request.state[1] == state[1]
 
+    def test_parts_are_found_at_any_depth(self) -> None:
+        image = {"type": "image_url", "image_url": {"url": PNG}}
+        state = {"log": [{"shown": image, "n": 1}, {"type": "video_url", "video_url": "AAAA"}], "type": "image_url?"}
+        request = read({"state": state, "questions": NOUL})
+        assert (request.images, request.videos) == ((PNG,), ("AAAA",))
+        assert request.state == {
+            "log": [{"shown": {"type": "text", "text": "[image 1]"}, "n": 1}, {"type": "text", "text": "[video 1]"}],
+            "type": "image_url?",
+        }
+
+    def test_a_lone_part_leaves_no_text(self) -> None:
+        request = read({"state": {"type": "image_url", "image_url": PNG}, "questions": NOUL})
+        assert (request.state, request.images) == ("", (PNG,))
+
+    def test_where_each_medium_stood(self) -> None:
+        body = {
+            "state": [{"type": "text", "text": "<a>"}, {"type": "input_image", "image_url": "BBBB"}],
+            "questions": NOUL,
+            "images": ["AAAA"],
+            "files": [PNG, "data:video/mp4;base64,AA"],
+            "assets": {"<a>": {"type": "image", "data_base64": "CCCC"}},
+        }
+        request = read(body)
+        assert request.images == ("AAAA", PNG, "BBBB", "CCCC")
+        assert request.media_places == {
+            ("images", 0): ("images", 0),
+            ("images", 1): ("files", 0),
+            ("videos", 0): ("files", 1),
+            ("images", 2): ("state", 1),
+            ("images", 3): ("assets", "<a>"),
+        }
+
+    @pytest.mark.parametrize("field", ["instructions", "criteria"])
+    def test_parts_in_a_question_are_refused(self, field: str) -> None:
+        part = {"type": "image_url", "image_url": PNG}
+        question = {"type": "score", "criteria": ["low"], field: [part, "high"]}
+        with pytest.raises(BadMedia, match=f'question "q", {field}.0: media parts stand in the state'):
+            read({"state": "x", "questions": {"q": question}})
+
+    def test_addresses_pass_and_are_judged_where_media_are_read(self) -> None:
+        sources = ["https://example.org/a.png", "file:a.png", "a.png", "FTP://x"]
+        assert read({"state": "x", "questions": NOUL, "images": sources}).images == tuple(sources)
+
     def test_assets_stand_in_text_as_markers(self) -> None:
         body = {
             "state": {"before": "<a> and <b>", "list": ["<a>"]},
@@ -188,11 +231,10 @@ class TestMedia:
     @pytest.mark.parametrize(
         ("extra", "attachments", "message"),
         [
-            ({"images": ["http://example.org/a.png"]}, {}, "images.0: http: addresses are not fetched"),
-            ({"images": ["file:///etc/passwd"]}, {}, "file: addresses are not fetched"),
             ({"images": [{"url": PNG}]}, {}, "images.0 must be a data URL or base64 as text"),
             ({"files": ["AAAA"]}, {}, "files.0 must be a data URL"),
-            ({"state": [{"type": "image_url", "image_url": {"url": "https://x/y"}}]}, {}, "addresses are not fetched"),
+            ({"files": ["https://x/y.png"]}, {}, "files.0 must be a data URL"),
+            ({"state": {"a": [{"type": "image_url"}]}}, {}, "state.a.0 has no data URL"),
             ({"state": [{"type": "image_url"}]}, {}, "state.0 has no data URL or base64 in image_url"),
             ({"assets": {"<a>": {"type": "image", "data_base64": "AA"}}}, {}, 'asset "<a>" is not referenced'),
             ({"state": "<a>", "assets": {"<a>": {"type": "image"}}}, {}, "either data_base64 or part"),
