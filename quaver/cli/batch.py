@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -45,25 +44,12 @@ def run(lines: Path, out: Path, questions: Mapping[str, Any] | None, ask: Asks) 
 
 def _answers(todo: list[tuple[int, str]], questions: Mapping[str, Any] | None, ask: Asks) -> Iterator[dict[str, Any]]:
     """Records in order, with a few requests under way ahead of the one that is awaited."""
-    waiting: deque[tuple[int, Future[dict[str, Any]] | QuaverError]] = deque()
-    for n, text in todo:
-        try:
-            waiting.append((n, ask(_body(text, questions))))
-        except QuaverError as error:
-            waiting.append((n, error))
-        if len(waiting) > AHEAD:
-            yield _record(*waiting.popleft())
-    while waiting:
-        yield _record(*waiting.popleft())
+    # With the decider comes torch, and help must stay quick.
+    from quaver.decider.batch import in_order
 
-
-def _record(n: int, reply: Future[dict[str, Any]] | QuaverError) -> dict[str, Any]:
-    try:
-        if isinstance(reply, QuaverError):
-            raise reply
-        return {"line": n, "reply": reply.result()}
-    except QuaverError as error:
-        return {"line": n, "error": str(error)}
+    results = in_order(lambda text: ask(_body(text, questions)), [text for _, text in todo], AHEAD)
+    for (n, _), result in zip(todo, results, strict=True):
+        yield {"line": n, "error": str(result)} if isinstance(result, QuaverError) else {"line": n, "reply": result}
 
 
 def _body(text: str, questions: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import mimetypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from quaver.errors import (
     BadMedia,
     BadQuestion,
     BadRequest,
+    Expired,
     Overloaded,
     QuaverError,
     ServerError,
@@ -36,6 +37,7 @@ from quaver.questions import (
 )
 
 PATH = "/v1/systemone"
+BATCH_PATH = "/v1/systemone/batch"
 MODELS_PATH = "/v1/models"
 
 #: Codes of a Quaver server's errors; other servers' errors become plain BadRequest.
@@ -65,13 +67,42 @@ def build_body(request: Request, model: str | None) -> dict[str, Any]:
         "x_reading": request.reading,
         "x_on_overflow": request.on_overflow,
         "x_confidence": request.confidence,
+        "x_abstain": {"target": request.abstain.target, "of": request.abstain.of} if request.abstain else None,
+        "cache_salt": request.cache_salt,
+        "x_priority": request.priority,
+        "x_timeout_ms": request.timeout and request.timeout * 1000,
     }
     return {**body, **{name: value for name, value in optional.items() if value}}
 
 
+def build_batch(request: Request, states: Sequence[Json], model: str | None) -> dict[str, Any]:
+    """The batch body that asks what ``request`` asks of each of ``states``."""
+    body = build_body(request, model)
+    del body["state"]
+    return {"states": list(states), **body}
+
+
 def parse_answers(response: httpx.Response, questions: Mapping[str, Question]) -> Answers:
     """The answers in ``response``, in the order of ``questions``. A response without them is a ServerError."""
+    return _answers(parse_json(response), questions)
+
+
+def parse_batch(response: httpx.Response, questions: Mapping[str, Question], count: int) -> list[Answers | QuaverError]:
+    """A result for each of ``count`` states, in order. A response without them is a ServerError."""
     body = parse_json(response)
+    results = body.get("results")
+    if not isinstance(results, list) or len(results) != count or not all(isinstance(item, dict) for item in results):
+        raise ServerError(f"the reply does not have a result for each of {count} states", response.status_code)
+    return [_result(item, questions) for item in results]
+
+
+def _result(item: Mapping[str, Any], questions: Mapping[str, Question]) -> Answers | QuaverError:
+    if "error" in item:
+        return _error(item.get("status", 500), item, None, "the state was not answered")
+    return _answers(item, questions)
+
+
+def _answers(body: Mapping[str, Any], questions: Mapping[str, Question]) -> Answers:
     try:
         usage = body["usage"]
         return Answers(
@@ -82,9 +113,15 @@ def parse_answers(response: httpx.Response, questions: Mapping[str, Question]) -
             cached_tokens=usage.get("input_tokens_details", {}).get("cached_tokens", 0),
             truncated_tokens=body.get("x_truncated", {}).get("state_tokens", 0),
             calibration=body.get("x_calibration"),
+            abstained=_abstained(body["answers"], questions),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(f"the reply is not a System One reply: {error!r} is missing or wrong", 200) from None
+
+
+def _abstained(answers: Mapping[str, Any], questions: Mapping[str, Question]) -> dict[str, bool] | None:
+    said = {name: answers[name]["x_abstain"] for name in questions if "x_abstain" in answers[name]}
+    return said or None
 
 
 def parse_models(response: httpx.Response) -> list[str]:
@@ -103,7 +140,8 @@ def parse_json(response: httpx.Response) -> dict[str, Any]:
     except ValueError:
         body = None
     if not response.is_success:
-        raise _error(response, body if isinstance(body, dict) else {})
+        plain = response.text[:500] or response.reason_phrase
+        raise _error(response.status_code, body if isinstance(body, dict) else {}, _retry_after(response), plain)
     if not isinstance(body, dict):
         raise ServerError("the reply is not a JSON object", response.status_code)
     return body
@@ -116,14 +154,17 @@ def retry_delay(response: httpx.Response, attempt: int) -> float | None:
     return _retry_after(response) or 0.25 * 2**attempt
 
 
-def _error(response: httpx.Response, body: Mapping[str, Any]) -> QuaverError:
-    status, message = response.status_code, _message(body) or response.text[:500] or response.reason_phrase
+def _error(status: int, body: Mapping[str, Any], retry_after: float | None, otherwise: str) -> QuaverError:
+    """The exception that an error body stands for; its message is ``otherwise`` when the body has none."""
+    message = _message(body) or otherwise
     error = body.get("error")
     code = error.get("code") if isinstance(error, Mapping) else None
     if status == 429:
-        return Overloaded(message, _retry_after(response) or 1.0)
+        return Overloaded(message, retry_after or 1.0)
     if status == 503:
         return Unavailable(message)
+    if code == "expired":
+        return Expired(message)
     if status in (400, 404, 413, 415, 422):
         return CODES.get(str(code), BadRequest)(message, _where(body))
     return ServerError(message, status)

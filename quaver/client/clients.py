@@ -10,11 +10,25 @@ from typing import Any
 import anyio
 import httpx
 
-from quaver.client.build import MODELS_PATH, PATH, build_body, headers, parse_answers, parse_models, retry_delay
-from quaver.errors import Unavailable
+from quaver.client.build import (
+    BATCH_PATH,
+    MODELS_PATH,
+    PATH,
+    build_batch,
+    build_body,
+    headers,
+    parse_answers,
+    parse_batch,
+    parse_models,
+    retry_delay,
+)
+from quaver.errors import QuaverError, Unavailable
 from quaver.questions import Answers, Json, MediaSource, Question, Request
 
 DEFAULT_URL = "http://127.0.0.1:8093"
+
+#: States sent in one call, so that each call ends well within its timeout.
+STATES_PER_CALL = 256
 
 
 class Client:
@@ -52,6 +66,27 @@ class Client:
     def ask(self, request: Request) -> Answers:
         """``decide`` for a request that also says how it is to be read."""
         return parse_answers(self._send("POST", PATH, build_body(request, self._model)), request.questions)
+
+    def decide_many(
+        self,
+        states: Sequence[Json],
+        questions: Mapping[str, Question],
+        *,
+        images: Sequence[MediaSource] = (),
+        audio: Sequence[MediaSource] = (),
+        videos: Sequence[MediaSource] = (),
+    ) -> list[Answers | QuaverError]:
+        """Answer the same questions about each state, in order; a state that fails has its error in its place.
+
+        Media are shown with every state. Only a Quaver server, or one with the same batch endpoint, can do this.
+        """
+        request = Request(None, questions, tuple(images), tuple(audio), tuple(videos))
+        results: list[Answers | QuaverError] = []
+        for start in range(0, len(states), STATES_PER_CALL):
+            part = states[start : start + STATES_PER_CALL]
+            response = self._send("POST", BATCH_PATH, build_batch(request, part, self._model))
+            results += parse_batch(response, questions, len(part))
+        return results
 
     def models(self) -> list[str]:
         """Names that the server knows its model by."""
@@ -118,6 +153,27 @@ class AsyncClient:
     async def ask(self, request: Request) -> Answers:
         """``decide`` for a request that also says how it is to be read."""
         return parse_answers(await self._send("POST", PATH, build_body(request, self._model)), request.questions)
+
+    async def decide_many(
+        self,
+        states: Sequence[Json],
+        questions: Mapping[str, Question],
+        *,
+        images: Sequence[MediaSource] = (),
+        audio: Sequence[MediaSource] = (),
+        videos: Sequence[MediaSource] = (),
+    ) -> list[Answers | QuaverError]:
+        """Answer the same questions about each state, in order; a state that fails has its error in its place.
+
+        Media are shown with every state. Only a Quaver server, or one with the same batch endpoint, can do this.
+        """
+        request = Request(None, questions, tuple(images), tuple(audio), tuple(videos))
+        results: list[Answers | QuaverError] = []
+        for start in range(0, len(states), STATES_PER_CALL):
+            part = states[start : start + STATES_PER_CALL]
+            response = await self._send("POST", BATCH_PATH, build_batch(request, part, self._model))
+            results += parse_batch(response, questions, len(part))
+        return results
 
     async def models(self) -> list[str]:
         """Names that the server knows its model by."""

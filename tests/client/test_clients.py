@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from quaver.errors import (
     BadMedia,
     BadQuestion,
     BadRequest,
+    Expired,
     Overloaded,
     QuaverError,
     ServerError,
@@ -25,7 +27,7 @@ from quaver.errors import (
     Unavailable,
     UnknownModel,
 )
-from quaver.questions import Choice, ChoiceAnswer, Noul, NoulAnswer, Request, Score, ScoreAnswer
+from quaver.questions import Abstention, Answers, Choice, ChoiceAnswer, Noul, NoulAnswer, Request, Score, ScoreAnswer
 from quaver.server import ServerConfig, create_app
 from quaver.testing import FakeDecider
 
@@ -77,7 +79,17 @@ def test_answers_equal_the_decider_s_own() -> None:
 
 def test_how_a_request_is_read_travels_along() -> None:
     decider = FakeDecider()
-    request = Request("x", ASK, reading="joint", on_overflow="refuse", confidence="max")
+    request = Request(
+        "x",
+        ASK,
+        reading="joint",
+        on_overflow="refuse",
+        confidence="max",
+        abstain=Abstention(0.1, "answered"),
+        cache_salt="tenant",
+        priority=-3,
+        timeout=20.5,
+    )
     assert asyncio.run(asynchronous(decider).ask(request)).reading == "joint"
     assert decider.requests[-1] == request
 
@@ -114,6 +126,7 @@ def test_only_what_was_set_is_sent() -> None:
         (BadRequest("r", ("state",)), BadRequest),
         (Overloaded("o", 0.01), Overloaded),
         (Unavailable("u"), Unavailable),
+        (Expired("e"), Expired),
         (QuaverError("q"), ServerError),
         (RuntimeError("x"), ServerError),
     ],
@@ -129,6 +142,47 @@ def test_errors_come_back_as_what_they_were(error: Exception, raised: type[Quave
         assert str(caught.value) == str(error)
     if isinstance(error, Overloaded):
         assert caught.value.retry_after == pytest.approx(0.01)
+
+
+BROKEN = [{"type": "image_url", "image_url": "AAAA"}, 3]
+
+
+def test_many_states_in_several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quaver.client.clients.STATES_PER_CALL", 4)
+    decider = FakeDecider()
+    states: list[Any] = ["text", {"a": 1}, BROKEN, None, "text", 5]
+    far = asyncio.run(asynchronous(decider, model="jev-latest").decide_many(states, QUESTIONS))
+    assert isinstance(far[2], BadRequest) and far[2].where == ("state", 1)
+    for state, answers in zip(states, far, strict=True):
+        if state is not BROKEN:
+            assert isinstance(answers, Answers)
+            assert dict(answers) == dict(decider.decide(state, QUESTIONS))
+    assert asyncio.run(asynchronous(decider).decide_many([], QUESTIONS)) == []
+
+
+def test_a_batch_that_cannot_be_asked_is_an_exception() -> None:
+    with pytest.raises(UnknownModel):
+        asyncio.run(asynchronous(FakeDecider(), model="other").decide_many(["x"], ASK))
+
+
+def test_a_batch_through_the_synchronous_client() -> None:
+    late = {"status": 504, "error": {"message": "late", "type": "api_error", "param": None, "code": "expired"}}
+    abstained = {**GOOD, "answers": {"q": {"type": "noul", "noul": 0.5, "x_abstain": True}}}
+    client, sent = replying(httpx.Response(200, json={"model": "m", "results": [late, GOOD, abstained]}))
+    results = client.decide_many(["a", "b", "c"], ASK, images=[b"png"])
+    assert isinstance(results[0], Expired)
+    assert [result["q"] for result in results[1:]] == [NoulAnswer(0.25), NoulAnswer(0.5)]
+    assert [result.abstained for result in results[1:]] == [None, {"q": True}]
+    body = json.loads(sent[0].content)
+    assert (sent[0].url.path, body["states"]) == ("/v1/systemone/batch", ["a", "b", "c"])
+    assert body["images"] == [url("image/png", b"png")]
+
+
+@pytest.mark.parametrize("results", [None, {}, [GOOD], [GOOD, 3], [GOOD, {}]])
+def test_a_batch_reply_that_is_none(results: object) -> None:
+    client, _ = replying(httpx.Response(200, json={"results": results}))
+    with pytest.raises(ServerError):
+        client.decide_many(["a", "b"], ASK)
 
 
 def test_keys_and_models() -> None:
