@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
-
-import torch
-from torch import Tensor
 
 from quaver.errors import BadMedia
 from quaver.models.backbone import Media
-from quaver.models.release_processor import ReleaseProcessor, blame
+from quaver.models.release_processor import Picture, ReleaseProcessor, blame, channels_first
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>\n"
 CLIP = "<|audio_start|><|audio_pad|><|audio_end|>\n"
 FILM = "<|vision_start|><|video_pad|><|vision_end|>\n"
-TENSORS = (
-    "pixel_values",
-    "image_grid_thw",
-    "pixel_values_videos",
-    "video_grid_thw",
-    "video_second_per_grid",
-    "input_features",
-    "feature_attention_mask",
-)
 #: What the reference asks of the processor; the release's own values are wider.
 IMAGES = {"size": {"shortest_edge": 65_536, "longest_edge": 1_048_576}}
 FILMS = {"fps": 2.0, "do_sample_frames": False}
-
-
-class Picture(Protocol):
-    """``quaver.media.Image`` is one."""
-
-    @property
-    def pixels(self) -> Any:
-        """RGB bytes, [height, width, 3]."""
-
-    @property
-    def digest(self) -> str:
-        """Of the pixels, hexadecimal."""
 
 
 class Sound(Protocol):
@@ -94,27 +69,20 @@ class OmniProcessor(ReleaseProcessor):
         heard = bool(tracks) and all(track is not None for track in tracks)
         sounds = [clip.samples for clip in clips] + (tracks if heard else [])
         self._check_length(sounds)
-        encoded = self._call(
+        # Sounds are padded to the longest before their features are made, which reaches into the last of them.
+        longest = max(map(len, sounds), default=0)
+        lasting = [clip.digest for clip in clips] + [film.digest for film in films]
+        return self._read(
             IMAGE * len(images) + CLIP * len(clips) + FILM * len(films),
-            images=[_channels_first(image.pixels) for image in images] or None,
+            [image.digest for image in images] + [f"{digest}/{longest}" for digest in lasting],
+            images=[channels_first(image.pixels) for image in images] or None,
             audio=sounds or None,
-            videos=[_channels_first(film.frames) for film in films] or None,
+            videos=[channels_first(film.frames) for film in films] or None,
             images_kwargs=IMAGES,
             videos_kwargs=FILMS,
             load_audio_from_video=heard,
             # Tracks come decoded, after the clips: which film each sound belongs to, None for a clip.
             audio_from_video_indices=[None] * len(clips) + list(range(len(tracks))) if heard else None,
-        )
-        ids = tuple(encoded["input_ids"][0].tolist())
-        longest = max(map(len, sounds), default=0)
-        digests = [image.digest for image in images]
-        # Sounds are padded to the longest before their features are made, which reaches into the last of them.
-        digests += [f"{clip.digest}/{longest}" for clip in clips]
-        digests += [f"{film.digest}/{longest}" for film in films]
-        return Media(
-            ids=ids,
-            tensors={name: encoded[name] for name in TENSORS if name in encoded},
-            digests=tuple(zip(_starts(ids), (hashlib.sha256(d.encode()).digest() for d in digests), strict=True)),
         )
 
     def _check_length(self, sounds: Sequence[Any]) -> None:
@@ -123,15 +91,3 @@ class OmniProcessor(ReleaseProcessor):
         least, longest = self._processor.feature_extractor.n_fft // 2, max(map(len, sounds))
         if longest <= least:
             raise ValueError(f"it has {longest} samples of sound and must have more than {least}")
-
-
-def _channels_first(pixels: Any) -> Tensor:
-    """With the colours last, a picture three pixels high could be taken for one with them first."""
-    return torch.from_numpy(pixels).movedim(-1, -3)
-
-
-def _starts(ids: Sequence[int]) -> Iterator[int]:
-    """The position of each item's first token; every item ends with a newline, which no item holds inside."""
-    newline = ids[-1]
-    yield 0
-    yield from (i + 1 for i, token in enumerate(ids[:-1]) if token == newline)

@@ -4,11 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 from quaver.errors import BadMedia
+from quaver.models.backbone import Media
+
+#: What backbones read of a processor's output.
+TENSORS = (
+    "pixel_values",
+    "image_grid_thw",
+    "pixel_values_videos",
+    "video_grid_thw",
+    "video_second_per_grid",
+    "input_features",
+    "feature_attention_mask",
+)
+OPENING, CLOSING = ("<|vision_start|>", "<|audio_start|>"), ("<|vision_end|>", "<|audio_end|>")
+
+
+class Picture(Protocol):
+    """A decoded image; ``quaver.media.Image`` is one."""
+
+    @property
+    def pixels(self) -> Any:
+        """RGB bytes, [height, width, 3]."""
+
+    @property
+    def digest(self) -> str:
+        """Of the pixels, hexadecimal."""
 
 
 class ReleaseProcessor:
@@ -32,13 +61,41 @@ class ReleaseProcessor:
             if getattr(processor.video_processor, "cap_pixels_per_frame", False) is None:
                 processor.video_processor.cap_pixels_per_frame = False
         except Exception as error:  # a missing file, a missing torchvision and a broken one all differ
-            raise BadMedia(f"this server reads text only: {error}") from error
+            raise BadMedia(f"this server cannot read images, videos or sound: {error}") from error
         return processor
 
-    def _call(self, text: str, **media: Any) -> Any:
-        """The processor's tensors for ``text`` with its placeholders expanded. Raises ValueError as it does."""
+    def _read(self, text: str, digests: Sequence[str], **media: Any) -> Media:
+        """``text`` with its placeholders expanded; ``digests`` are those of the items, in the order of ``text``.
+
+        Raises ValueError for what the processor does not take.
+        """
+        processor = self._processor
         with self._one_at_a_time:
-            return self._processor(text=[text], return_tensors="pt", **media)
+            encoded = processor(text=[text], return_tensors="pt", **media)
+        ids = tuple(encoded["input_ids"][0].tolist())
+        return Media(
+            ids,
+            tensors={name: encoded[name] for name in TENSORS if name in encoded},
+            digests=tuple(zip(self._starts(ids), (sha256(d.encode()).digest() for d in digests), strict=True)),
+        )
+
+    def _starts(self, ids: Sequence[int]) -> list[int]:
+        """Where each item begins; the frames and the sound of a video open and close inside of it."""
+        opening, closing = map(self._processor.tokenizer.convert_tokens_to_ids, (OPENING, CLOSING))
+        starts, depth = [], 0
+        for position, token in enumerate(ids):
+            if token in opening:
+                if not depth:
+                    starts.append(position)
+                depth += 1
+            depth -= token in closing
+        return starts
+
+
+def channels_first(pixels: Any) -> Tensor:
+    """[..., height, width, 3] to [..., 3, height, width]: with the colours last, a picture three pixels high
+    could be taken for one that has them first."""
+    return torch.from_numpy(pixels).movedim(-1, -3)
 
 
 def blame(name: str, items: Sequence[Any], single: Callable[[Any], object]) -> None:

@@ -88,5 +88,5 @@ def test_the_item_that_cannot_be_used_is_named() -> None:
 
 
 def test_a_release_without_processor_files_reads_text_only(tmp_path: Path) -> None:
-    with pytest.raises(BadMedia, match="cannot read images or videos"):
+    with pytest.raises(BadMedia, match="cannot read images, videos or sound"):
         MediaProcessor(tmp_path).encode([read_image(Image.new("RGB", (40, 40)))], [])
