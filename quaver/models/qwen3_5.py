@@ -13,6 +13,7 @@ from transformers import Qwen3_5ForConditionalGeneration
 from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Row
 from quaver.models.packed import Packing, pack, run
+from quaver.models.places import media_rows
 from quaver.models.weights import load_model
 
 
@@ -56,33 +57,22 @@ class Qwen35Backbone:
         ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
         positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
         embeddings = self._text.embed_tokens(ids)
-        begin = 0
-        for row in rows:
-            if row.inputs.places is not None:
-                self._place_media(row, embeddings[begin : begin + row.end - row.start])
-            begin += row.end - row.start
+        if media := media_rows(rows, self._encode):
+            places, levels = media
+            embeddings[places.to(self.device)] = levels[0]
         return run(self._text, embeddings, positions, Packing.of(rows, self.dtype, self.device))
 
-    def _place_media(self, row: Row, embeddings: Tensor) -> None:
-        """Writes the media rows among the row's tokens over their embeddings."""
-        inputs = row.inputs
-        assert inputs.places is not None and inputs.media is not None
-        first, last = torch.searchsorted(inputs.places, torch.tensor([row.start, row.end])).tolist()
-        if first == last:
-            return
-        if inputs.rows is None:
-            inputs.rows = self._encode(inputs.ids[inputs.places], inputs.media)
-        embeddings[(inputs.places[first:last] - row.start).to(self.device)] = inputs.rows[first:last]
-
-    def _encode(self, ids: Tensor, media: Media) -> Tensor:
-        """Rows [M, hidden] of all media tokens ``ids`` [M], images and videos where they stand."""
-        rows = torch.empty(len(ids), self.hidden_size, device=self.device, dtype=self.dtype)
+    def _encode(self, inputs: Inputs) -> Tensor:
+        """Rows [1, M, hidden] of all media tokens of a prompt, images and videos where they stand."""
+        assert inputs.media is not None and inputs.places is not None
+        ids, tensors = inputs.ids[inputs.places], inputs.media.tensors
+        rows = torch.empty(1, len(ids), self.hidden_size, device=self.device, dtype=self.dtype)
         for name, suffix in (("image", ""), ("video", "_videos")):
-            if (pixels := media.tensors.get(f"pixel_values{suffix}")) is not None:
+            if (pixels := tensors.get(f"pixel_values{suffix}")) is not None:
                 features = getattr(self._model.model, f"get_{name}_features")(
-                    pixels.to(self.device), media.tensors[f"{name}_grid_thw"].to(self.device), return_dict=True
+                    pixels.to(self.device), tensors[f"{name}_grid_thw"].to(self.device), return_dict=True
                 )
-                rows[(ids == self._media_ids[name]).to(self.device)] = torch.cat(features.pooler_output)
+                rows[0, (ids == self._media_ids[name]).to(self.device)] = torch.cat(features.pooler_output)
         return rows
 
     def _check(self, ids: Sequence[int], media: Media) -> None:
