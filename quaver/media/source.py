@@ -42,11 +42,6 @@ def read_bytes(source: object, most: int, policy: MediaPolicy = CARRIED) -> byte
     return data
 
 
-def received(source: object, most: int, policy: MediaPolicy) -> object:
-    """``source`` as it is unless it is text: then the bytes that the text holds or names, as ``read_bytes`` has it."""
-    return read_bytes(source, most, policy) if isinstance(source, str) else source
-
-
 def _from_text(text: str, most: int, policy: MediaPolicy) -> bytes:
     if header := _DATA_URL.match(text[:1024]):
         return _decode(text[header.end() :], most)

@@ -27,13 +27,15 @@ def create_app(decider: Answerer, config: ServerConfig | None = None) -> FastAPI
     """An app that answers with ``decider`` and closes it when it shuts down, after what was accepted is answered."""
     config = config or ServerConfig()
     pool = ThreadPoolExecutor(config.prepare_threads, thread_name_prefix="quaver-prepare")
-    service = Service(decider, config, Metrics(decider.stats), pool)
+    media_pool = ThreadPoolExecutor(config.media_threads, thread_name_prefix="quaver-media")
+    service = Service(decider, config, Metrics(decider.stats), pool, media_pool)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(decider.close)
         pool.shutdown()
+        media_pool.shutdown()
 
     app = FastAPI(
         title="Quaver",

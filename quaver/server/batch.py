@@ -50,7 +50,8 @@ async def _answer(service: Service, make: Callable[[], Request]) -> Answers:
 
 
 async def _submitted(service: Service, make: Callable[[], Request]) -> Answers:
-    submitting = service.pool.submit(lambda: service.decider.submit(make()))
+    request = await asyncio.wrap_future(service.pool.submit(make))
+    submitting = service.pool_for(request).submit(service.decider.submit, request)
     try:
         job = await asyncio.wrap_future(submitting)
         return await asyncio.wrap_future(job)

@@ -13,7 +13,8 @@ class ServerConfig:
 
     ``max_body_bytes`` counts a body after decompression. ``max_in_flight`` bounds the requests held at once,
     read or being read; one more gets a 429. Of one batch at most ``batch_window`` states are under way.
-    ``prepare_threads`` decode and tokenise, so that a long text never holds up the others.
+    ``prepare_threads`` parse and tokenise, so that a long text never holds up the others. Requests with media
+    wait for ``media_threads`` of their own, so that a slow host or a long video never holds up those without.
     """
 
     host: str = "127.0.0.1"
@@ -23,6 +24,7 @@ class ServerConfig:
     max_body_bytes: int = 32 * 1024 * 1024
     max_in_flight: int = 512
     prepare_threads: int = 4
+    media_threads: int = 8
     batch_window: int = 64
 
     def __post_init__(self) -> None:

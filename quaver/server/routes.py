@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request, Response
@@ -93,6 +92,8 @@ async def decide_batch(request: Request) -> Response:
         states = answer_states(service, call, lambda index: salted(request, call.request(index)), arrived)
         results = [_result(result) for result in await while_connected(request, states)]
     answered = [result for result in results if isinstance(result, Answers)]
+    for result in results:
+        service.metrics.batch_states.labels(200 if isinstance(result, Answers) else result["status"]).inc()
     for answers in answered:
         service.metrics.answered(answers)
     made = call.reply(service.decider.name, results)
@@ -129,7 +130,9 @@ async def _answer(request: Request, path_model: str | None) -> tuple[dict[str, A
         body = await read_body(request, service.config.max_body_bytes)
         loop = asyncio.get_running_loop()
         arrived = loop.time()
-        call, job = await loop.run_in_executor(service.pool, _submit, service, request, body, path_model)
+        call = await loop.run_in_executor(service.pool, _parse, service, request, body, path_model)
+        asked = salted(request, call.request)
+        job = await loop.run_in_executor(service.pool_for(asked), service.decider.submit, asked)
         answers = await while_connected(request, in_time(job, arrived, call.request.timeout))
     service.metrics.answered(answers)
     return reply(call, answers), _facts([answers])
@@ -143,13 +146,13 @@ def _facts(answered: Sequence[Answers]) -> dict[str, str]:
     return {**headers, "x-quaver-calibration": calibration} if calibration else headers
 
 
-def _submit(service: Service, request: Request, body: Body, path_model: str | None) -> tuple[Call, Future[Answers]]:
-    """Parse, check and queue; in a thread of its own because long texts take their time here."""
+def _parse(service: Service, request: Request, body: Body, path_model: str | None) -> Call:
+    """What a body asks; in a thread because long texts take their time here."""
     value = loads(body.json)
     request.state.dialect = dialect_of(value, request.state.dialect)
     call = parse_wire(value, body.attachments)
     check_model(path_model or call.model, service.decider.name)
-    return call, service.decider.submit(salted(request, call.request))
+    return call
 
 
 def _parse_batch(service: Service, body: Body) -> BatchCall:

@@ -40,7 +40,12 @@ class Service:
     config: ServerConfig
     metrics: Metrics
     pool: ThreadPoolExecutor
+    media_pool: ThreadPoolExecutor
     held: int = 0
+
+    def pool_for(self, request: Request) -> ThreadPoolExecutor:
+        """The threads that prepare ``request``: media have their own, because they can take long."""
+        return self.media_pool if request.images or request.audio or request.videos else self.pool
 
     @contextmanager
     def admitted(self) -> Iterator[None]:
