@@ -1,0 +1,33 @@
+"""What the decider says about the media of a request, whatever the family: whether, and where they stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from quaver.decider.family import Limits
+from quaver.errors import BadMedia
+from quaver.protocol.strict_json import place
+from quaver.questions import Request
+
+VERBS = {"images": "see images", "audio": "hear", "videos": "watch videos"}
+
+
+def check_readable(request: Request, name: str, limits: Limits) -> None:
+    """BadMedia, leading to the first item, when the model ``name`` cannot read its kind; it is never left out."""
+    for kind, verb in VERBS.items():
+        if getattr(request, kind) and not getattr(limits, kind):
+            reads = ", ".join(["text", *(known for known in VERBS if getattr(limits, known))])
+            raise BadMedia(f"{kind} item 0: {name} cannot {verb}; it reads {reads}", (kind, 0))
+
+
+@contextmanager
+def placed(request: Request) -> Iterator[None]:
+    """BadMedia about an item says where in the body that item stood, when that is another place than the lists."""
+    try:
+        yield
+    except BadMedia as error:
+        where = request.media_places.get(error.where, error.where)
+        if where == error.where:
+            raise
+        raise BadMedia(f"{place(where)}: {error}", where) from error
