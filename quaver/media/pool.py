@@ -45,10 +45,22 @@ class DecoderPool:
             finally:
                 self._put_back(worker)
 
+    @property
+    def idle(self) -> list[int]:
+        """The ids of the processes that wait for work."""
+        return [worker.pid for worker in self._idle]
+
     def close(self) -> None:
+        """Ends the processes; those at work when they have answered."""
         self._closed = True
         while self._idle:
             self._idle.pop().stop()
+
+    def __enter__(self) -> DecoderPool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def _take(self) -> _Worker:
         if self._closed:
@@ -88,6 +100,10 @@ class _Worker:
             except (EOFError, OSError) as error:
                 self.stop()
                 raise Unavailable("the media decoder's process does not start") from error
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     @property
     def alive(self) -> bool:
