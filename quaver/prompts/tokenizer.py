@@ -38,6 +38,8 @@ class PromptTokenizer:
         except Exception as error:  # tokenizers raises bare Exception for a bad file
             raise BadRelease(f"{file} is not a tokenizer: {error}") from error
         self.fixed = lru_cache(maxsize=4096)(self._fixed)
+        #: The texts that are control tokens.
+        self.added = tuple(token["content"] for token in spec.get("added_tokens", ()))
 
     def _fixed(self, text: str) -> tuple[int, ...]:
         """Ids of a piece that this project wrote; control tokens count."""

@@ -1,0 +1,67 @@
+"""What the prompt of a label read looks like to the engine: token ids, and where labels differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LabelNode:
+    """A place of the reply at which labels differ: after the prompt and ``prefix``.
+
+    ``groups`` has the token ids that count for each way on: surface variants of one label together, or
+    the one token that several longer labels share.
+    """
+
+    prefix: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSet:
+    """The labels of one question, as the reply of one model begins.
+
+    ``paths`` has, per label, the (node, group) pairs it passes. Labels of one token each have one node.
+    ``best_way_only``: of the tokens of a group only the likeliest counts.
+    """
+
+    labels: tuple[str, ...]
+    nodes: tuple[LabelNode, ...]
+    paths: tuple[tuple[tuple[int, int], ...], ...]
+    best_way_only: bool = False
+
+    def ordered(self, order: Sequence[int]) -> LabelSet:
+        """The same labels, the ``order[i]``-th at place ``i``."""
+        labels, paths = tuple(self.labels[i] for i in order), tuple(self.paths[i] for i in order)
+        return LabelSet(labels, self.nodes, paths, self.best_way_only)
+
+
+@dataclass(frozen=True, slots=True)
+class LabelEncoded:
+    """The prompt of one question, to be read at the token after it and after each node's prefix.
+
+    ``option_ids`` names the options in the order they are written, which is the order of the labels.
+    ``state_end``, ``media_start`` and ``truncated`` are those of ``Encoded``.
+    """
+
+    ids: tuple[int, ...]
+    labels: LabelSet
+    option_ids: tuple[str, ...]
+    media_start: int
+    state_end: int
+    truncated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CodeEncoded:
+    """The prompt of one question for a readout of answer codes at its last token.
+
+    ``option_ids`` are in the order of the codes, of which only the first so many count. ``state_end`` is
+    0 where no part of a prompt can be reused because its tokens see what follows them.
+    """
+
+    ids: tuple[int, ...]
+    option_ids: tuple[str, ...]
+    media_start: int
+    state_end: int

@@ -1,0 +1,112 @@
+"""The prompt of Liquid's decision models (d1), and the tokens that count for their labels.
+
+Of a label's surface variants only the likeliest counts, as these models were trained. Source: vLLM 0.32
+and 0.33, ``LiquidStrategy``, which follows the releases' ``prompt.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import string
+from collections.abc import Sequence
+
+from quaver.errors import BadQuestion
+from quaver.prompts.chat_template import UserTurn
+from quaver.prompts.label_compatible import check_length, plain
+from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
+from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
+from quaver.prompts.whole_turn import WholeTurn
+from quaver.questions import Choice, Json, Noul, Question, Request
+
+
+class LiquidPrompt:
+    """Writes requests for a d1 model; ``max_length`` is in tokens and nothing is ever cut."""
+
+    def __init__(
+        self, tokenizer: PromptTokenizer, turn: UserTurn, max_length: int, special_tokens: SpecialTokens = "escape"
+    ) -> None:
+        self.max_length = max_length
+        self._tokenizer = tokenizer
+        self._turn = WholeTurn(tokenizer, turn, special_tokens)
+        self._media_start = len(tokenizer.fixed(turn.head))
+
+    def encode(self, request: Request, media_ids: Sequence[int] = ()) -> tuple[LabelEncoded, ...]:
+        """One prompt per question, in order. TooLong when one does not fit; BadQuestion for one it cannot ask."""
+        state = state_text(request.state)
+        return tuple(self._encode(state, media_ids, *asked) for asked in request.questions.items())
+
+    def _encode(self, state: str, media_ids: Sequence[int], question_id: str, question: Question) -> LabelEncoded:
+        labels = self._labels(question_id, question)
+        asked = question_text(question)
+        ids, state_end = self._turn.encode(state, f"\n\n\nQUESTION:\n{asked}" if state else asked, media_ids)
+        check_length(question_id, len(ids), self.max_length)
+        return LabelEncoded(ids, labels, question.option_ids, self._media_start, state_end)
+
+    def _labels(self, question_id: str, question: Question) -> LabelSet:
+        where = ("questions", question_id)
+        if len(question.option_ids) > len(string.ascii_uppercase):
+            raise BadQuestion(
+                f"question {question_id!r} has {len(question.option_ids)} options and this model has 26 codes", where
+            )
+        ways = _ways(question)
+        groups = [self._single(row) for row in ways]
+        tokens = [token for group in groups for token in group]
+        for row, group in zip(ways, groups, strict=True):
+            if self._single(row[:1]) != group[:1] or not group or len(set(tokens)) < len(tokens):
+                raise BadQuestion(
+                    f"question {question_id!r}: {row[0]!r} is not one distinct token of this model", where
+                )
+        labels = tuple(row[0] for row in ways)
+        paths = tuple(((0, i),) for i in range(len(labels)))
+        return LabelSet(labels, (LabelNode((), tuple(map(tuple, groups))),), paths, best_way_only=True)
+
+    def _single(self, texts: Sequence[str]) -> list[int]:
+        """The tokens of those texts that are one, each once."""
+        ids = self._tokenizer.encode(texts, "reference")
+        return list(dict.fromkeys(row[0] for row in ids if len(row) == 1))
+
+
+def state_text(state: Json) -> str:
+    """Text as it is, nothing for None, other JSON values indented by two."""
+    if state is None:
+        return ""
+    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, indent=2)
+
+
+def question_text(question: Question) -> str:
+    """What follows the state and the heading."""
+    asked = plain(question.instructions)
+    match question:
+        case Noul():
+            said = question.criteria or {}
+            yes, no = (None if said.get(side) is None else plain(said[side]) for side in ("true", "false"))
+            # A side without a description beside one that has it reads "None", as the source writes it.
+            sides = f"\nYes: {yes}\nNo: {no}" if yes or no else ""
+            return f"{asked}{sides}\n\nReply with yes or no only."
+        case Choice():
+            texts = [plain(about) or name.replace("_", " ") for name, about in question.options.items()]
+            lines = "\n".join(f"{code} {text}" for code, text in zip(codes(question), texts, strict=True))
+            return f"{asked}\n\nOptions:\n{lines}\n\nReply with the option code only."
+        case _:
+            levels = "\n".join(f"{i} {level}" for i, level in enumerate(question.criteria))
+            return f"{asked}\n\n{levels}\n\nReply with a single digit 0-{len(question.criteria) - 1} only."
+
+
+def codes(question: Choice) -> list[str]:
+    """A to Z, or the options' own ids when each is a single letter."""
+    names = [name.strip() for name in question.options]
+    return (
+        names
+        if all(len(name) == 1 and name.isalpha() for name in names)
+        else list(string.ascii_uppercase[: len(names)])
+    )
+
+
+def _ways(question: Question) -> list[tuple[str, ...]]:
+    match question:
+        case Noul():
+            return [("yes", "Yes", "YES"), ("no", "No", "NO")]
+        case Choice():
+            return [(code, f" {code}") for code in codes(question)]
+        case _:
+            return [(level,) for level in question.option_ids]
