@@ -2,7 +2,7 @@
 
 The model is the tiny clef-flash release of the tests, widened to about 100 M random parameters, in
 float32 on the CPU. Both sides start from the request's body and end with its answers; neither has a
-server in front, each has a thread of its own, and ours is prepared as the engine prepares its thread.
+server in front, each has a thread of its own. Ours keeps no state between rounds.
 Needs what ``scripts/test`` installs. Prints a table, then one line of JSON.
 
     .venv/bin/python benchmarks/clef.py [--rounds 30]
@@ -27,16 +27,8 @@ from clef_finetune._vendor import joint_schema_model as reference
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer, Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
-from quaver.engine.joint import JointReader
-from quaver.heads.checkpoint import load_joint_schema_head
+import quaver
 from quaver.heads.joint_schema import JointSchemaHead
-from quaver.heads.scoring import probabilities
-from quaver.models.clef import load_clef
-from quaver.models.placement import prepare_thread
-from quaver.models.release import inspect
-from quaver.prompts.clef import ClefPrompt
-from quaver.prompts.tokenizer import PromptTokenizer
-from quaver.questions import Answer, Choice, Noul, Request, Score, answer
 
 TINY = Path(__file__).parents[1] / "tests/golden/clef-flash-tiny"
 SIZES = {
@@ -50,7 +42,6 @@ SIZES = {
     "linear_value_head_dim": 96,
 }
 HEAD = {"hidden_size": 1280, "width": 512, "routing_layers": 2, "layers": 2, "heads": 8, "feedforward": 1024}
-KINDS: dict[str, Callable[..., Any]] = {"noul": Noul, "choice": Choice, "score": Score}
 BODY: dict[str, Any] = {
     "model": "clef",
     "state": "The pump in hall two was serviced on Monday and has been loud since Tuesday night.",
@@ -82,27 +73,10 @@ def build(folder: Path) -> int:
     return sum(parameter.numel() for model in (backbone, head) for parameter in model.parameters())
 
 
-def quaver_side(folder: Path) -> Callable[[], dict[str, Answer]]:
-    info = inspect(folder)
-    release = load_clef(info, "cpu", "float32")
-    reader = JointReader(release.backbone, load_joint_schema_head(folder))
-    prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), release.max_length)
-
-    def run() -> dict[str, Answer]:
-        questions = {
-            name: KINDS[body["type"]](**{key: value for key, value in body.items() if key != "type"})
-            for name, body in BODY["questions"].items()
-        }
-        encoded = prompt.encode(Request(BODY["state"], questions))
-        answers = {}
-        for (name, question), logits, read in zip(
-            questions.items(), reader.read(encoded), encoded.questions, strict=True
-        ):
-            by_option = dict(zip(read.option_ids, probabilities(logits), strict=True))
-            answers[name] = answer(question, [by_option[option] for option in question.option_ids])
-        return answers
-
-    return run
+def quaver_side(folder: Path) -> Callable[[], dict[str, Any]]:
+    # Every round reads the record anew, in one step as the reference does.
+    decider = quaver.load(str(folder), device="cpu", dtype="float32", state_cache_bytes=0, step_tokens=4096)
+    return lambda: decider.systemone(BODY)
 
 
 def reference_side(folder: Path) -> Callable[[], dict[str, Any]]:
@@ -115,8 +89,8 @@ def reference_side(folder: Path) -> Callable[[], dict[str, Any]]:
     return lambda: reference.systemone(model, processor, BODY)
 
 
-def in_thread(side: Callable[[], Any], prepare: Callable[[], None] | None = None) -> Callable[[], Any]:
-    pool = ThreadPoolExecutor(1, initializer=prepare)
+def in_thread(side: Callable[[], Any]) -> Callable[[], Any]:
+    pool = ThreadPoolExecutor(1)
     return lambda: pool.submit(side).result()
 
 
@@ -142,11 +116,11 @@ def main() -> None:
         folder = Path(name)
         parameters = build(folder)
         sides = {
-            "quaver": in_thread(quaver_side(folder), prepare_thread),
+            "quaver": quaver_side(folder),
             "reference": in_thread(reference_side(folder)),
         }
         ours, theirs = sides["quaver"](), sides["reference"]()
-        difference = abs(ours["urgent"].probability - theirs["answers"]["urgent"]["noul"])
+        difference = abs(ours["answers"]["urgent"]["noul"] - theirs["answers"]["urgent"]["noul"])
         seconds = measure(sides, rounds)
     tokens = theirs["usage"]["input_tokens"]
     medians = {side: median(values) for side, values in seconds.items()}

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
 from quaver.decider.family import EncodedView, Limits, Prepared
-from quaver.engine import Reading
-from quaver.engine.joint import JointReader
-from quaver.errors import BadMedia
-from quaver.media import read_image, read_video
+from quaver.engine.causal import CausalPrompt, CausalReader
+from quaver.media import AS_STORED, UPRIGHT, MediaReader
 from quaver.models.backbone import Media
-from quaver.models.clef import MAX_LENGTH, ClefRelease
+from quaver.models.clef import MAX_LENGTHS, ClefRelease, hears
+from quaver.models.omni_processor import OmniProcessor
+from quaver.models.release import ReleaseInfo
 from quaver.prompts.clef import ClefPrompt, alone
 from quaver.prompts.encoded import Encoded
-from quaver.questions import MediaSource, OverflowRule, ReadingMode, Request
+from quaver.questions import OverflowRule, ReadingMode, Request
 
-Read = TypeVar("Read")
-
-
-LIMITS = Limits(MAX_LENGTH, images=True, videos=True)
 READINGS: tuple[ReadingMode, ...] = ("joint", "independent")
 
 
-@dataclass(frozen=True, slots=True)
-class ClefJob:
-    """One prompt with the media that its ids stand for."""
-
-    encoded: Encoded
-    media: Media | None
+def limits(info: ReleaseInfo) -> Limits:
+    """What a Clef release can read unless told otherwise."""
+    return Limits(MAX_LENGTHS[info.backbone], images=True, audio=hears(info), videos=True)
 
 
 class ClefFamily:
@@ -37,23 +28,29 @@ class ClefFamily:
 
     readings = READINGS
 
-    def __init__(self, release: ClefRelease, prompt: ClefPrompt, reader: JointReader) -> None:
+    def __init__(
+        self, release: ClefRelease, prompt: ClefPrompt, reader: CausalReader[Encoded], media: MediaReader
+    ) -> None:
         self.name = release.info.name
-        self.limits = replace(LIMITS, max_length=prompt.max_length)
+        self.limits = replace(limits(release.info), max_length=prompt.max_length)
         self._release = release
         self._prompt = prompt
-        self._reader = reader
+        self._media_reader = media
+        self.reader = reader
 
-    def prepare(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> Prepared[ClefJob]:
+    def prepare(
+        self, request: Request, reading: ReadingMode, on_overflow: OverflowRule
+    ) -> Prepared[CausalPrompt[Encoded]]:
         media = self._media(request)
-        jobs = tuple(ClefJob(encoded, media) for encoded in self._encode(request, media, reading, on_overflow))
-        for job in jobs:
-            self._release.backbone.check(job.encoded.ids, media)
+        prompts = tuple(
+            self._causal(encoded, media, request.cache_salt)
+            for encoded in self._encode(request, media, reading, on_overflow)
+        )
         return Prepared(
-            jobs,
-            option_ids=tuple(question.option_ids for job in jobs for question in job.encoded.questions),
-            input_tokens=sum(len(job.encoded.ids) for job in jobs),
-            truncated_tokens=max(job.encoded.truncated for job in jobs),
+            prompts,
+            option_ids=tuple(question.option_ids for prompt in prompts for question in prompt.encoded.questions),
+            input_tokens=sum(prompt.tokens for prompt in prompts),
+            truncated_tokens=max(prompt.encoded.truncated for prompt in prompts),
         )
 
     def view(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> EncodedView:
@@ -69,12 +66,13 @@ class ClefFamily:
             [list(question.option_ids) for question in questions],
         )
 
-    def read(self, prompt: ClefJob) -> Reading:
-        logits = self._reader.read(prompt.encoded, prompt.media)
-        return Reading(tuple(logits), computed=len(prompt.encoded.ids))
-
-    def stats(self) -> dict[str, int]:
-        return {"state_cache_bytes": 0}
+    def _causal(self, encoded: Encoded, media: Media | None, salt: str) -> CausalPrompt[Encoded]:
+        inputs = self._release.backbone.prepare(encoded.ids, media)
+        if media is None:
+            return CausalPrompt(encoded, inputs, salt)
+        start = encoded.media_start
+        digests = tuple((start + position, digest) for position, digest in media.digests)
+        return CausalPrompt(encoded, inputs, salt, digests, media_end=start + len(media.ids))
 
     def _encode(
         self, request: Request, media: Media | None, reading: ReadingMode, on_overflow: OverflowRule
@@ -84,20 +82,13 @@ class ClefFamily:
         return [self._prompt.encode(single, media_ids, on_overflow) for single in requests]
 
     def _media(self, request: Request) -> Media | None:
-        if request.audio:
-            raise BadMedia(f"{self.name} cannot hear; it reads text, images and videos", ("audio",))
-        processor = self._release.processor
-        images = _read_each("images", request.images, read_image)
-        videos = _read_each("videos", request.videos, lambda source: read_video(source, processor.frames_of))
+        processor, read = self._release.processor, self._media_reader
+        if isinstance(processor, OmniProcessor):
+            return processor.encode(
+                read.each("images", request.images, lambda source: read.image(source, AS_STORED)),
+                read.each("audio", request.audio, read.audio),
+                read.each("videos", request.videos, read.film),
+            )
+        images = read.each("images", request.images, lambda source: read.image(source, UPRIGHT))
+        videos = read.each("videos", request.videos, lambda source: read.video(source, processor.frames_of))
         return processor.encode(images, videos)
-
-
-def _read_each(kind: str, sources: Sequence[MediaSource], read: Callable[[MediaSource], Read]) -> list[Read]:
-    """Every source decoded; the one that cannot be is named."""
-    decoded = []
-    for i, source in enumerate(sources):
-        try:
-            decoded.append(read(source))
-        except BadMedia as error:
-            raise BadMedia(f"{kind} item {i}: {error}", (kind, i)) from error
-    return decoded

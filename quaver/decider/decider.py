@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from quaver.decider.family import EncodedView, Family, Limits, Prepared
-from quaver.engine import Engine
+from quaver.decider.media import media_placed
+from quaver.engine import Engine, Policy
 from quaver.engine.job import Finished, Prompt
 from quaver.errors import BadRequest
 from quaver.heads.scoring import probabilities
@@ -34,7 +35,8 @@ from quaver.questions.calibration import Calibration
 class Settings:
     """How a decider answers unless a request says otherwise. ``reading`` None takes the model's own.
 
-    A ``calibration`` is applied to every answer and must have been fitted on this very model.
+    A ``calibration`` is applied to every answer and must have been fitted on this very model. ``max_queue``
+    requests or ``max_queue_tokens`` tokens may wait; ``policy`` says how they are computed.
     """
 
     reading: ReadingMode | None = None
@@ -42,18 +44,22 @@ class Settings:
     confidence: ConfidenceRule = "typesafe"
     calibration: Calibration | None = None
     max_queue: int = 256
+    max_queue_tokens: int = 1 << 20
+    policy: Policy = field(default_factory=lambda: Policy(step_tokens=512))
 
 
 class Decider(Generic[Prompt]):
     """A loaded model that answers requests. Safe to share between threads; close it when done."""
 
-    def __init__(self, family: Family[Prompt], settings: Settings | None = None) -> None:
+    def __init__(self, family: Family[Prompt, Any], settings: Settings | None = None) -> None:
         self._family = family
         self._settings = settings or Settings()
         self._reading(self._settings.reading)
         if self._settings.calibration:
             self._settings.calibration.require(family.name)
-        self._engine = Engine(family, self._settings.max_queue)
+        self._engine = Engine(
+            family.reader, self._settings.policy, self._settings.max_queue, self._settings.max_queue_tokens
+        )
 
     @property
     def name(self) -> str:
@@ -83,14 +89,16 @@ class Decider(Generic[Prompt]):
 
     def submit(self, request: Request) -> Future[Answers]:
         """Prepare a request in this thread and queue it. Cancelling the future drops it."""
-        started = time.perf_counter()
+        started = time.monotonic()
+        deadline = None if request.timeout is None else started + request.timeout
         reading, on_overflow = self._reading(request.reading), request.on_overflow or self._settings.on_overflow
         thresholds = self._thresholds(request)
-        prepared = self._family.prepare(request, reading, on_overflow)
-        prepare = time.perf_counter() - started
+        with media_placed(request, self.name, self.limits):
+            prepared = self._family.prepare(request, reading, on_overflow)
+        prepare = time.monotonic() - started
 
         outer: Future[Answers] = Future()
-        inner = self._engine.submit(prepared.prompts)
+        inner = self._engine.submit(prepared.prompts, request.priority, deadline)
         outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
 
         def finish(done: Future[Finished]) -> None:
@@ -116,11 +124,12 @@ class Decider(Generic[Prompt]):
         """The token ids, spans and option order that a body of either dialect becomes."""
         request = parse(body).request
         on_overflow = request.on_overflow or self._settings.on_overflow
-        return self._family.view(request, self._reading(request.reading), on_overflow)
+        with media_placed(request, self.name, self.limits):
+            return self._family.view(request, self._reading(request.reading), on_overflow)
 
     def stats(self) -> dict[str, int]:
         """Counters and sizes: at least ``tokens_computed``, ``tokens_reused``, ``state_cache_bytes``."""
-        return {**self._engine.stats(), **self._family.stats()}
+        return self._engine.stats()
 
     def close(self) -> None:
         """Answer what was accepted, then stop. Later requests are refused."""
@@ -179,7 +188,7 @@ class Decider(Generic[Prompt]):
             input_tokens=prepared.input_tokens,
             cached_tokens=sum(reading.reused for reading in done.readings),
             truncated_tokens=prepared.truncated_tokens,
-            timing=Timing(prepare, done.queued, done.read),
+            timing=Timing(prepare, done.queued, done.prefill, done.head),
             calibration=calibration.id if calibration else None,
             abstained=None if thresholds is None else {name: largest[name] < thresholds[name] for name in answers},
         )

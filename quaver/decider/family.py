@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from quaver.engine.job import Prompt, Reading
+from quaver.engine.job import ProgressOf, Prompt, Reader
 from quaver.prompts.encoded import Span
 from quaver.questions import OverflowRule, ReadingMode, Request
 
@@ -41,21 +41,18 @@ class Limits:
     videos: bool = False
 
 
-class Family(Protocol[Prompt]):
-    """One loaded model. ``prepare`` and ``view`` run in the caller's thread, ``read`` in the engine's."""
+class Family(Protocol[Prompt, ProgressOf]):
+    """One loaded model: ``reader`` is the engine's, the rest may be called from any thread."""
 
     name: str
     readings: tuple[ReadingMode, ...]
     limits: Limits
+
+    @property
+    def reader(self) -> Reader[Prompt, ProgressOf]: ...
 
     def prepare(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> Prepared[Prompt]:
         """Raises ``BadRequest`` and its kinds when the request cannot be asked of this model."""
         ...
 
     def view(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> EncodedView: ...
-
-    def read(self, prompt: Prompt) -> Reading: ...
-
-    def stats(self) -> dict[str, int]:
-        """Sizes of what the model keeps, such as ``state_cache_bytes``."""
-        ...

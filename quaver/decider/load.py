@@ -11,13 +11,17 @@ from tokenizers import Tokenizer
 from quaver.decider import clef, split
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
-from quaver.engine.joint import JointReader
+from quaver.engine import Policy
+from quaver.engine.causal import CausalReader
+from quaver.engine.joint import JointHead
 from quaver.engine.split import SplitReader
 from quaver.errors import BadRequest
 from quaver.heads.checkpoint import load_joint_schema_head
+from quaver.media import MediaReader
 from quaver.models.clef import load_clef
 from quaver.models.encoder import load_encoder
-from quaver.models.placement import resolve_device, resolve_dtype
+from quaver.models.placement import resolve_device, resolve_dtype, spare_memory
+from quaver.models.placement import step_tokens as default_step
 from quaver.models.release import ReleaseInfo, find, inspect
 from quaver.prompts.clef import ClefPrompt
 from quaver.prompts.split import SplitPrompt
@@ -30,6 +34,9 @@ EMBEDDED = "embedded"
 
 #: What the split read keeps of known states and schemas unless told otherwise.
 SPLIT_CACHE_BYTES = 256 * 2**20
+
+#: Prompts computed in one step; far more than fit on a CPU, enough for a GPU.
+MAX_STEP_ROWS = 256
 
 
 def load(
@@ -45,24 +52,35 @@ def load(
     state_cache_bytes: int | None = None,
     calibration: Path | str | None = None,
     max_queue: int = 256,
+    max_queue_tokens: int = 1 << 20,
+    step_tokens: int | None = None,
+    deterministic: bool = False,
+    media: MediaReader | None = None,
 ) -> Decider[Any]:
     """The decider for ``model``: ``embedded``, a release folder, or a hub id with an optional ``@revision``.
 
     ``max_length`` None takes the release's own limit in tokens (the embedded model has none),
-    ``state_cache_bytes`` None a sensible size and 0 no cache. ``calibration`` is a file of
-    ``quaver calibrate``, fitted on this very model.
+    ``state_cache_bytes`` None a quarter of the memory that is free once the model is loaded (256 MiB for
+    the embedded model) and 0 no cache. ``calibration`` is a file of ``quaver calibrate``, fitted on this
+    very model. At most ``max_queue`` requests and ``max_queue_tokens`` tokens wait; ``step_tokens`` are
+    computed at a time, None suits the device. ``deterministic`` answers are equal to the bit whatever else
+    is asked, for which requests are computed one by one. ``media`` reads images, audio and videos; None
+    decodes them in this process and takes only what a request carries, besides files given as paths.
     Raises ``BadRelease`` with the reason when the model or the calibration cannot be served, and
     ``BadRequest`` for a setting that the model does not have.
     """
     info = inspect(find_model(model))
-    make = _split if info.kind == "split" else _clef
-    family = make(info, device, dtype, special_tokens, max_length, state_cache_bytes)
+    how = (info, device, dtype, special_tokens, max_length, state_cache_bytes, deterministic)
+    family = _split(*how) if info.kind == "split" else _clef(*how, media or MediaReader())
+    step = default_step(resolve_device(device)) if step_tokens is None else step_tokens
     settings = Settings(
         reading=None if reading == "auto" else reading,
         on_overflow=on_overflow,
         confidence=confidence,
         calibration=None if calibration is None else load_calibration(Path(calibration)),
         max_queue=max_queue,
+        max_queue_tokens=max_queue_tokens,
+        policy=Policy(step, step_rows=1 if deterministic else MAX_STEP_ROWS),
     )
     return Decider(family, settings)
 
@@ -79,8 +97,9 @@ def embedded_path() -> Path:
 
 def limits_of(info: ReleaseInfo) -> tuple[Limits, tuple[ReadingMode, ...]]:
     """What a release can read and how, known without loading it."""
-    family = split if info.kind == "split" else clef
-    return family.LIMITS, family.READINGS
+    if info.kind == "split":
+        return split.LIMITS, split.READINGS
+    return clef.limits(info), clef.READINGS
 
 
 def _clef(
@@ -90,14 +109,16 @@ def _clef(
     special_tokens: SpecialTokens,
     max_length: int | None,
     state_cache_bytes: int | None,
-) -> Family[Any]:
-    if state_cache_bytes:
-        raise BadRequest(f"{info.name} has no state cache; leave state_cache_bytes out or give 0")
+    deterministic: bool,
+    media: MediaReader,
+) -> Family[Any, Any]:
     release = load_clef(info, device, dtype)
     backbone = release.backbone
     head = load_joint_schema_head(info.path, backbone.device, backbone.dtype)
+    budget = spare_memory(backbone.device) // 4 if state_cache_bytes is None else state_cache_bytes
+    reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), budget, deterministic)
     prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), max_length or release.max_length, special_tokens)
-    return clef.ClefFamily(release, prompt, JointReader(backbone, head))
+    return clef.ClefFamily(release, prompt, reader, media)
 
 
 def _split(
@@ -107,12 +128,14 @@ def _split(
     special_tokens: SpecialTokens,
     max_length: int | None,
     state_cache_bytes: int | None,
-) -> Family[Any]:
+    deterministic: bool,
+) -> Family[Any, Any]:
     if special_tokens != "escape":
         raise BadRequest(f"{info.name} reads every text as plain text; leave special_tokens at escape")
     where = resolve_device(device)
     encoder = load_encoder(info.path, where, resolve_dtype(dtype, where))
     head = load_joint_schema_head(info.path, where)
-    budget = SPLIT_CACHE_BYTES if state_cache_bytes is None else state_cache_bytes
+    # What is known already changes which texts are encoded together, and so their last bits.
+    budget = 0 if deterministic else SPLIT_CACHE_BYTES if state_cache_bytes is None else state_cache_bytes
     prompt = SplitPrompt(Tokenizer.from_file(str(info.tokenizer_file)))
     return split.SplitFamily(info.name, prompt, SplitReader(encoder, head, budget), max_length)

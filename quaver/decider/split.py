@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quaver.decider.family import EncodedView, Limits, Prepared
-from quaver.engine import Reading
 from quaver.engine.split import SplitReader
-from quaver.errors import BadMedia, TooLong
+from quaver.engine.whole import WholeReader
+from quaver.errors import TooLong
 from quaver.prompts.encoded import Span
 from quaver.prompts.split import SplitEncoded, SplitPrompt, Text
 from quaver.questions import OverflowRule, ReadingMode, Request
@@ -28,8 +28,8 @@ class SplitFamily:
     def __init__(self, name: str, prompt: SplitPrompt, reader: SplitReader, max_length: int | None = None) -> None:
         self.name = name
         self.limits = replace(LIMITS, max_length=max_length)
+        self.reader = WholeReader(reader)
         self._prompt = prompt
-        self._reader = reader
 
     def prepare(self, request: Request, _: ReadingMode, __: OverflowRule) -> Prepared[SplitEncoded]:
         encoded = self._encode(request)
@@ -57,16 +57,7 @@ class SplitFamily:
             [list(question.option_ids) for question in request.questions.values()],
         )
 
-    def read(self, prompt: SplitEncoded) -> Reading:
-        return self._reader.read(prompt)
-
-    def stats(self) -> dict[str, int]:
-        return {"state_cache_bytes": self._reader.states.used + self._reader.schemas.used}
-
     def _encode(self, request: Request) -> SplitEncoded:
-        for kind in ("images", "audio", "videos"):
-            if getattr(request, kind):
-                raise BadMedia(f"{self.name} reads text only; load a Clef release for images and videos", (kind,))
         encoded = self._prompt.encode(request.state, list(request.questions.values()))
         if self.limits.max_length is not None and encoded.tokens > self.limits.max_length:
             raise TooLong(

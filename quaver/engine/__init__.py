@@ -5,5 +5,6 @@ Works on encoded prompts and logits. Knows no questions, no JSON, no HTTP.
 
 from quaver.engine.engine import Engine
 from quaver.engine.job import Reader, Reading
+from quaver.engine.scheduler import Policy
 
-__all__ = ["Engine", "Reader", "Reading"]
+__all__ = ["Engine", "Policy", "Reader", "Reading"]

@@ -64,6 +64,7 @@ class Cache(Generic[Kept]):
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.used = 0
+        self.evictions = 0
         self._entries: OrderedDict[Text, Kept] = OrderedDict()
 
     def __len__(self) -> int:
@@ -84,6 +85,12 @@ class Cache(Generic[Kept]):
         self.used += cost
         while self.used > self.budget:
             self.used -= _cost(*self._entries.popitem(last=False))
+            self.evictions += 1
+
+    def clear(self) -> None:
+        """Drops everything."""
+        self._entries.clear()
+        self.used = 0
 
 
 def _cost(text: Text, entry: Sized) -> int:
@@ -128,7 +135,7 @@ class SplitReader:
         """Logits of every question, options in request order."""
         schema = [text for question in encoded.questions for text in (question.text, *question.options)]
         state, known, computed = self._rows(encoded.state, schema)
-        logits = self.head(self._input(encoded, state, known), alone=True).cpu()
+        logits = self.head([self._input(encoded, state, known)], alone=True)[0].cpu()
         # The engine refuses an answer that is not finite; nothing of it may wait here for the next request.
         if bool(logits.isfinite().all()):
             self.states.put(encoded.state, state)
@@ -139,6 +146,21 @@ class SplitReader:
         by = divisors(self.temperatures[types], torch.tensor(sizes))
         each = tuple(row / d for row, d in zip(logits.split(sizes), by, strict=True))
         return Reading(each, computed, reused=encoded.tokens - computed)
+
+    def stats(self) -> dict[str, int]:
+        """Sizes of what is kept, in bytes and entries."""
+        states, schemas = self.states, self.schemas
+        return {
+            "state_cache_bytes": states.used + schemas.used,
+            "state_cache_budget": states.budget + schemas.budget,
+            "state_cache_nodes": len(states) + len(schemas),
+            "cache_evictions": states.evictions + schemas.evictions,
+        }
+
+    def shrink(self) -> None:
+        """Drops what is kept."""
+        self.states.clear()
+        self.schemas.clear()
 
     def _rows(self, state: Text, schema: Sequence[Text]) -> tuple[StateRows, dict[Text, TextRows], int]:
         """The rows of the state and of all schema texts; what no cache holds is encoded in one go, and its tokens

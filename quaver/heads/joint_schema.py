@@ -9,6 +9,7 @@ the rows of questions, options and the last token, gathered into a ``HeadInput``
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -81,32 +82,37 @@ class JointSchemaHead(nn.Module):
         rows: Tensor = self.memory_projection(normalised)
         return rows
 
-    def forward(self, rows: HeadInput, alone: bool = False) -> Tensor:
-        """Logits [O]. With ``alone`` the questions do not attend to each other."""
+    def forward(self, records: Sequence[HeadInput], alone: bool = False) -> list[Tensor]:
+        """Logits [O] of every record. With ``alone`` the questions of a record do not attend to each other.
+
+        The rows of all records lie one after another, so no record pays for the size of another one.
+        """
+        batch = _Batch.of(records)
         options = (
-            self.option_context_projection(rows.context)
-            + self.option_lexical_projection(rows.lexical)
-            + self.option_question_projection(rows.question)[rows.owner]
+            self.option_context_projection(batch.context)
+            + self.option_lexical_projection(batch.lexical)
+            + self.option_question_projection(batch.question)[batch.owner]
         )
         for layer in self.evidence_layers:
-            options = layer(options, rows.memory)
-        fields = self.question_projection(rows.question)
+            options = layer(options, batch.options, batch.memories)
+        fields = self.question_projection(batch.question)
         fields = (
             fields
-            + self.option_summary_norm(summarise(options, fields, rows.owner))
-            + self.global_projection(rows.summary)
-            + self.type_embedding(rows.types)
+            + self.option_summary_norm(summarise(options, fields, batch.owner))
+            + self.global_projection(batch.summary)[batch.record]
+            + self.type_embedding(batch.types)
         )
         for layer in self.layers:
-            fields = layer(fields, rows.memory, alone)
-        return self.prior(rows) + torch.sigmoid(self.residual_gate) * self.joint(
-            self.field_norm(fields)[rows.owner], self.option_norm(options)
+            fields = layer(fields, batch.questions, batch.memories, alone)
+        logits = self.prior(batch.lexical, batch.anchor, batch.owner) + torch.sigmoid(self.residual_gate) * self.joint(
+            self.field_norm(fields)[batch.owner], self.option_norm(options)
         )
+        return list(logits.split_with_sizes(batch.options))
 
-    def prior(self, rows: HeadInput) -> Tensor:
+    def prior(self, lexical: Tensor, anchor: Tensor, owner: Tensor) -> Tensor:
         """Scaled cosine of each option's lexical row and its question's anchor, [O]."""
-        anchor = functional.normalize(rows.anchor, dim=-1)[rows.owner]
-        cosine = (functional.normalize(rows.lexical, dim=-1) * anchor).sum(-1)
+        anchor = functional.normalize(anchor, dim=-1)[owner]
+        cosine = (functional.normalize(lexical, dim=-1) * anchor).sum(-1)
         return self.prior_logit_scale.clamp(max=MAX_LOG_SCALE).exp() * cosine
 
     def joint(self, fields: Tensor, options: Tensor) -> Tensor:
@@ -127,8 +133,45 @@ def summarise(options: Tensor, fields: Tensor, owner: Tensor) -> Tensor:
     return torch.zeros_like(fields).index_add(0, owner, (weight / total[owner]).unsqueeze(-1) * options)
 
 
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The rows of several records, one after another. ``options`` and ``questions`` count each record's."""
+
+    memories: list[Tensor]
+    question: Tensor
+    context: Tensor
+    lexical: Tensor
+    summary: Tensor  # [records, hidden]
+    anchor: Tensor
+    types: Tensor
+    owner: Tensor  # [O] long, among the questions of all records
+    record: Tensor  # [Q] long: which record a question belongs to
+    options: list[int]
+    questions: list[int]
+
+    @classmethod
+    def of(cls, records: Sequence[HeadInput]) -> _Batch:
+        device = records[0].question.device
+        questions = [len(record.question) for record in records]
+        sizes = torch.tensor(questions)
+        first = (sizes.cumsum(0) - sizes).tolist()
+        return cls(
+            memories=[record.memory for record in records],
+            question=torch.cat([record.question for record in records]),
+            context=torch.cat([record.context for record in records]),
+            lexical=torch.cat([record.lexical for record in records]),
+            summary=torch.stack([record.summary for record in records]),
+            anchor=torch.cat([record.anchor for record in records]),
+            types=torch.cat([record.types for record in records]),
+            owner=torch.cat([record.owner + begin for record, begin in zip(records, first, strict=True)]),
+            record=torch.repeat_interleave(torch.arange(len(records)), sizes).to(device),
+            options=[len(record.owner) for record in records],
+            questions=questions,
+        )
+
+
 class Attention(nn.Module):
-    """Multi-head attention of rows [N, w] over rows [M, w], with the packed tensors of a release."""
+    """Multi-head attention with the packed tensors of a release; rows of several records side by side."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -139,15 +182,51 @@ class Attention(nn.Module):
         nn.init.xavier_uniform_(self.in_proj_weight)
         nn.init.zeros_(self.out_proj.bias)
 
-    def forward(self, queries: Tensor, memory: Tensor) -> Tensor:
+    def forward(self, queries: Tensor, counts: Sequence[int], memories: Sequence[Tensor]) -> Tensor:
+        """Queries [N, w], the first ``counts[0]`` of them over ``memories[0]`` [M, w], and so on; [N, w]."""
         width = queries.shape[-1]
         q = functional.linear(queries, self.in_proj_weight[:width], self.in_proj_bias[:width])
+        mixed = []
+        for mine, memory in zip(q.split_with_sizes(list(counts)), memories, strict=True):
+            few = len(mine) < width // self.heads
+            mixed.append(self._absorbed(mine, memory) if few else self._projected(mine, memory))
+        rows: Tensor = self.out_proj(torch.cat(mixed))
+        return rows
+
+    def _projected(self, q: Tensor, memory: Tensor) -> Tensor:
+        """The textbook form: keys and values of every memory row."""
+        width = q.shape[-1]
         k, v = functional.linear(memory, self.in_proj_weight[width:], self.in_proj_bias[width:]).chunk(2, dim=-1)
         # torch's fast attention kernels want a batch dimension.
         q, k, v = (x.view(1, len(x), self.heads, -1).transpose(1, 2) for x in (q, k, v))
-        mixed = functional.scaled_dot_product_attention(q, k, v)
-        rows: Tensor = self.out_proj(mixed.transpose(1, 2).flatten(2)[0])
+        return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)[0]
+
+    def _absorbed(self, q: Tensor, memory: Tensor) -> Tensor:
+        """The same with the key and value matrices applied to the queries' side.
+
+        A few questions about a long memory then cost no projection of that memory, which is what is left
+        to do for a state that was read before. The bias of the keys shifts all scores of a query alike, so
+        the softmax does not see it.
+        """
+        count, width = q.shape
+        keys, values = self.in_proj_weight[width:].view(2, self.heads, -1, width)
+        q = q.view(count, self.heads, -1).transpose(0, 1)
+        scores = (q @ keys).flatten(0, 1) @ memory.T * (width // self.heads) ** -0.5
+        wide = torch.promote_types(scores.dtype, torch.float32)
+        weights = scores.softmax(-1, dtype=wide).to(memory.dtype)
+        mixed = (weights @ memory).view(self.heads, count, width) @ values.transpose(1, 2)
+        rows: Tensor = mixed.transpose(0, 1).flatten(1) + self.in_proj_bias[2 * width :]
         return rows
+
+    def among(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """Self-attention [N, w]: the rows of each record over each other."""
+        qkv = functional.linear(rows, self.in_proj_weight, self.in_proj_bias)
+        mixed = []
+        for mine in qkv.split_with_sizes(list(counts)):
+            q, k, v = mine.view(1, len(mine), 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+            mixed.append(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)[0])
+        out: Tensor = self.out_proj(torch.cat(mixed))
+        return out
 
     def alone(self, rows: Tensor) -> Tensor:
         """Self-attention when every row sees only itself: its own value, projected."""
@@ -175,8 +254,8 @@ class EvidenceRouting(nn.Module):
             nn.Dropout(dropout),
         )
 
-    def forward(self, options: Tensor, memory: Tensor) -> Tensor:
-        routed = self.attention(self.query_norm(options), self.memory_norm(memory))
+    def forward(self, options: Tensor, counts: Sequence[int], memories: Sequence[Tensor]) -> Tensor:
+        routed = self.attention(self.query_norm(options), counts, [self.memory_norm(memory) for memory in memories])
         options = options + self.attention_dropout(routed)
         rows: Tensor = options + self.feedforward(self.feedforward_norm(options))
         return rows
@@ -196,10 +275,11 @@ class FieldDecoder(nn.Module):
         self.norm3 = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, fields: Tensor, memory: Tensor, alone: bool) -> Tensor:
+    def forward(self, fields: Tensor, counts: Sequence[int], memories: Sequence[Tensor], alone: bool) -> Tensor:
         seen = self.norm1(fields)
-        fields = fields + self.dropout(self.self_attn.alone(seen) if alone else self.self_attn(seen, seen))
-        fields = fields + self.dropout(self.multihead_attn(self.norm2(fields), memory))
+        among = self.self_attn.alone(seen) if alone else self.self_attn.among(seen, counts)
+        fields = fields + self.dropout(among)
+        fields = fields + self.dropout(self.multihead_attn(self.norm2(fields), counts, memories))
         inner = self.dropout(functional.gelu(self.linear1(self.norm3(fields))))
         rows: Tensor = fields + self.dropout(self.linear2(inner))
         return rows

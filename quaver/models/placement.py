@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from quaver.errors import Unavailable
@@ -36,6 +38,25 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     if name not in DTYPES:
         raise Unavailable(f"dtype {name!r} is not offered; use 'auto', {', '.join(map(repr, DTYPES))}")
     return DTYPES[name]
+
+
+def spare_memory(device: torch.device) -> int:
+    """Bytes that are free on the device, or in the machine for the CPU; 8 GiB where it does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 8 << 30
+
+
+def step_tokens(device: torch.device) -> int:
+    """How many tokens a step has that uses the device well and ends soon.
+
+    A CPU's matrix products are near their peak from some 64 rows on, and a step of 128 is over before a
+    short question has waited long. A GPU wants thousands.
+    """
+    return 4096 if device.type == "cuda" else 128
 
 
 def prepare_thread() -> None:

@@ -71,12 +71,18 @@ def test_encode_shows_what_is_read(reference: Decider[Any], name: str) -> None:
 
 #: ``<|im_end|>`` in the release's tokenizer.
 END_OF_TURN = 3002
+#: What sharing a pass or a state may change in a probability.
+TOLERANCE = 2e-5
 STATE = "The parcel came late and the box was torn."
 QUESTIONS = {
     "late": {"type": "noul", "instructions": "Is it late?"},
     "what": {"type": "choice", "instructions": "What is it?", "criteria": {"z": "a parcel", "a": None}},
     "heat": {"type": "score", "instructions": "How angry?", "criteria": ["calm", "furious"]},
 }
+
+
+def probabilities(answer: dict[str, Any]) -> list[float]:
+    return list(answer["probabilities"].values()) if "probabilities" in answer else [answer["noul"]]
 
 
 def test_independent_reading_ignores_ids_order_and_neighbours(decider: Decider[Any]) -> None:
@@ -90,7 +96,9 @@ def test_independent_reading_ignores_ids_order_and_neighbours(decider: Decider[A
     renamed = ask({f"{name} \U0001f600": question for name, question in reversed(QUESTIONS.items())})
     assert list(renamed) == [f"{name} \U0001f600" for name in reversed(QUESTIONS)]
     for name, question in QUESTIONS.items():
-        assert ask({name: question})[name] == together[name] == renamed[f"{name} \U0001f600"]
+        expected = pytest.approx(probabilities(together[name]), abs=TOLERANCE)
+        assert probabilities(ask({name: question})[name]) == expected
+        assert probabilities(renamed[f"{name} \U0001f600"]) == expected
 
 
 def test_joint_reading_is_the_default_and_sees_neighbours(decider: Decider[Any]) -> None:
@@ -131,7 +139,10 @@ def test_an_image_has_one_meaning_on_every_way_in(decider: Decider[Any]) -> None
     asked = {"late": quaver.Noul("Is it late?")}
     ways = [path, str(path), path.read_bytes(), Image.open(path)]
     answers = [decider.decide(STATE, asked, images=[way])["late"] for way in ways]
-    assert answers == [answers[0]] * len(ways)
+    # The first is read, the others find its state.
+    assert [answer.probability for answer in answers] == pytest.approx(
+        [answers[0].probability] * len(ways), abs=TOLERANCE
+    )
     assert answers[0] != decider.decide(STATE, asked)["late"]
 
 
@@ -158,7 +169,9 @@ def test_many_threads_share_a_decider(decider: Decider[Any]) -> None:
     bodies = [{"state": f"{STATE} {i}", "questions": QUESTIONS} for i in range(24)]
     alone = [decider.systemone(body) for body in bodies]
     with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(decider.systemone, bodies)) == alone
+        for together, expected in zip(pool.map(decider.systemone, bodies), alone, strict=True):
+            for name, answer in expected["answers"].items():
+                assert probabilities(together["answers"][name]) == pytest.approx(probabilities(answer), abs=TOLERANCE)
 
 
 def test_both_dialects_answer_the_same(decider: Decider[Any]) -> None:

@@ -253,10 +253,10 @@ def test_a_folded_head_gives_the_logits_divided(temperature: float) -> None:
     head, rows = head_and_rows()
     with torch.no_grad():
         head.joint_logit_scale.fill_(7.0 if temperature > 1 else 3.0)
-        before = head(rows)
+        before = head([rows])[0]
         folded = JointSchemaHead(**CONFIG).eval()
         folded.load_state_dict(fold(head.state_dict(), temperature))
-        torch.testing.assert_close(folded(rows), before / temperature, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(folded([rows])[0], before / temperature, rtol=1e-5, atol=1e-6)
 
 
 def test_a_fold_that_would_not_be_exact_is_refused() -> None:

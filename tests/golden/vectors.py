@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ from typing import Any
 import torch
 from safetensors.torch import load, load_file
 
-from quaver.engine.joint import JointReader
+from quaver.engine.causal import CausalPrompt, CausalReader
+from quaver.engine.job import Reading
+from quaver.engine.joint import JointHead
 from quaver.heads.checkpoint import load_joint_schema_head
+from quaver.models.backbone import Media, Row
 from quaver.models.clef import ClefRelease, load_clef
 from quaver.models.release import inspect
+from quaver.prompts.encoded import Encoded
 from quaver.prompts.tokenizer import PromptTokenizer
 from quaver.questions import Choice, Noul, Question, Request, Score
 
@@ -50,10 +55,15 @@ def request(body: dict[str, Any], folder: Path = FLASH) -> Request:
     """A case's body; media that are file names lie in ``folder``."""
 
     def sources(key: str) -> tuple[object, ...]:
-        return tuple(item if item.startswith("data:") else folder / item for item in body.get(key) or ())
+        return tuple(media_source(item, folder) for item in body.get(key) or ())
 
     questions = {question_id: question(asked) for question_id, asked in body["questions"].items()}
-    return Request(body["state"], questions, images=sources("images"), videos=sources("videos"))
+    return Request(body["state"], questions, sources("images"), sources("audio"), sources("videos"))
+
+
+def media_source(item: str | list[float], folder: Path = FLASH) -> Any:
+    """File names become paths; data URLs and samples are what they are."""
+    return folder / item if isinstance(item, str) and not item.startswith("data:") else item
 
 
 def is_text(case: dict[str, Any]) -> bool:
@@ -66,11 +76,41 @@ def tokenizer(file: Path) -> PromptTokenizer:
 
 
 @cache
-def release(dtype: str = "float32") -> ClefRelease:
-    return load_clef(inspect(FLASH), "cpu", dtype)
+def release(dtype: str = "float32", folder: Path = FLASH) -> ClefRelease:
+    return load_clef(inspect(folder), "cpu", dtype)
 
 
 @cache
-def reader(dtype: str = "float32") -> JointReader:
-    backbone = release(dtype).backbone
-    return JointReader(backbone, load_joint_schema_head(FLASH, dtype=backbone.dtype))
+def reader(dtype: str = "float32", folder: Path = FLASH) -> CausalReader[Encoded]:
+    backbone = release(dtype, folder).backbone
+    head = load_joint_schema_head(folder, dtype=backbone.dtype)
+    return CausalReader(backbone, JointHead(head, backbone.output_embeddings), cache_bytes=0)
+
+
+def read(
+    encoded: Encoded, media: Media | None = None, dtype: str = "float32", folder: Path = FLASH
+) -> tuple[torch.Tensor, ...]:
+    """The logits of one prompt, read in one part. Raises what the reader does."""
+    engine = reader(dtype, folder)
+    prompt = CausalPrompt(encoded, engine.backbone.prepare(encoded.ids, media))
+    progress = engine.open(prompt)
+    (outcome,) = engine.step([(progress, prompt.tokens)]).outcomes
+    engine.close(progress)
+    if isinstance(outcome, Reading):
+        return outcome.logits
+    assert outcome is not None
+    raise outcome
+
+
+def hidden(ids: list[int]) -> torch.Tensor:
+    """The backbone's rows for a prompt without media."""
+    backbone = release().backbone
+    return backbone.forward([Row(backbone.prepare(ids), 0, len(ids))])[0].hidden
+
+
+def deviation(ours: Sequence[torch.Tensor], theirs: list[list[float]]) -> float:
+    """The largest difference of any number."""
+    return max(
+        (mine.double() - torch.tensor(row, dtype=torch.float64)).abs().max().item()
+        for mine, row in zip(ours, theirs, strict=True)
+    )

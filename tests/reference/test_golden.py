@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from vectors import FLASH, cases, reader, release, request, tokenizer
+from vectors import FLASH, cases, deviation, hidden, read, release, request, tokenizer
 
 from quaver.errors import BadMedia, BadQuestion, BadRequest, TooLong
 from quaver.media import read_image, read_video
@@ -45,18 +44,11 @@ def prepare(case: dict[str, Any], special_tokens: SpecialTokens = "reference") -
     return prompt.encode(asked, media.ids if media else ()), media
 
 
-def deviation(ours: list[Tensor], theirs: list[list[float]]) -> float:
-    return max(
-        (mine.double() - torch.tensor(row, dtype=torch.float64)).abs().max().item()
-        for mine, row in zip(ours, theirs, strict=True)
-    )
-
-
 @pytest.mark.parametrize("case", ANSWERED, ids=lambda case: case["id"])
 def test_probabilities(case: dict[str, Any]) -> None:
     encoded, media = prepare(case)
     assert list(encoded.ids) == case["input_ids"]
-    logits = reader().read(encoded, media)
+    logits = read(encoded, media)
     assert deviation(logits, case["logits_fp32"]) < 2e-4
     assert deviation([row.softmax(-1) for row in logits], case["probabilities_fp32"]) < 1e-4
 
@@ -73,12 +65,12 @@ def test_media_lie_where_the_reference_has_them(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name: str) -> None:
     with pytest.raises(REFUSED[name]):
-        reader().read(*prepare(find(name)))
+        read(*prepare(find(name)))
 
 
 def test_a_pad_token_in_escaped_text_is_harmless() -> None:
     encoded, media = prepare(find("err-image-pad-in-state"), "escape")
-    assert all(row.isfinite().all() for row in reader().read(encoded, media))
+    assert all(row.isfinite().all() for row in read(encoded, media))
 
 
 def test_every_case_is_answered_or_refused() -> None:
@@ -90,13 +82,13 @@ def test_every_case_is_answered_or_refused() -> None:
 def test_a_last_row_before_the_head() -> None:
     """Tells errors of the backbone from errors of the head."""
     for case in ANSWERED[:3]:
-        row = release().backbone.hidden(case["input_ids"])[-1]
+        row = hidden(case["input_ids"])[-1]
         torch.testing.assert_close(row, torch.tensor(case["final_hidden_last_token"]), atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("case", ANSWERED[:6], ids=lambda case: case["id"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-4), ("bfloat16", 0.1)])
 def test_other_precisions_stay_near(case: dict[str, Any], dtype: str, tolerance: float) -> None:
-    logits = reader(dtype).read(prepare(case)[0])
+    logits = read(prepare(case)[0], dtype=dtype)
     assert {row.dtype for row in logits} == {torch.float32}
     assert deviation([row.softmax(-1) for row in logits], case["probabilities_fp32"]) < tolerance

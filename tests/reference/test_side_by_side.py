@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerFast, Qwen3_5ForConditionalGeneration
-from vectors import FLASH, OMNI, question, reader, tokenizer
+from vectors import FLASH, OMNI, question, read, tokenizer
 
 from quaver.errors import BadQuestion, TooLong
 from quaver.prompts.clef import ClefPrompt
@@ -94,7 +94,7 @@ def test_prompts_are_equal(record: dict[str, Any], folder: Any, max_length: int)
 @settings(max_examples=40, deadline=None, phases=[Phase.generate])  # shrinking through a model takes minutes
 def test_probabilities_are_equal(record: dict[str, Any]) -> None:
     encoded = ClefPrompt(tokenizer(FLASH / "tokenizer.json"), special_tokens="reference").encode(ours(record))
-    logits = reader().read(encoded)
+    logits = read(encoded)
     batch = reference.collate_records([reference.encode_record(theirs(FLASH), record)], 3000, torch.device("cpu"))
     with torch.inference_mode():
         [expected] = model()(batch)

@@ -38,7 +38,7 @@ def test_a_padded_batch_equals_one_record_after_another() -> None:
     prior, joint = batched.logits(head, batched.read_texts(_encoder(table), texts), states, questions)
     got = prior + joint
     for row, (state, question) in enumerate(zip(states, questions, strict=True)):
-        expected = head(_one(head, table, state, question), alone=True)
+        (expected,) = head([_one(head, table, state, question)], alone=True)
         torch.testing.assert_close(got[row, : len(expected)], expected, rtol=0, atol=TOLERANCE)
         assert bool((got[row, len(expected) :] < -9e3).all())
 

@@ -1,0 +1,142 @@
+"""Rows of different lengths and different pasts in one forward of a transformers text model.
+
+The rows lie one after another in a batch of one, so that all work per token (projections, feed-forward)
+is done without padding. Only attention and the recurrence of gated delta layers know where a row begins:
+attention through transformers' own registry of attention functions, the recurrence by replacing the
+forward of the layer, as the ``kernels`` library does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import MethodType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from transformers import AttentionInterface
+
+from quaver.models.backbone import Computed, Row, Snapshot
+from quaver.models.delta_layer import packed_forward
+from quaver.models.gated_delta import Layout
+
+ATTENTION = "quaver_packed"
+
+
+@dataclass(slots=True)
+class Packing:
+    """One batch of rows on its way through the layers; collects what has to outlive the forward."""
+
+    rows: Sequence[Row]
+    lengths: tuple[int, ...]
+    layout: Layout
+    masks: list[Tensor | None]  # per row, what its new tokens may attend to: [new, past + new]
+    keys_values: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # per attention layer, [heads, T, width]
+    states: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)  # per recurrent layer, see Layout
+
+    @classmethod
+    def of(cls, rows: Sequence[Row], dtype: torch.dtype, device: torch.device) -> Packing:
+        lengths = tuple(row.end - row.start for row in rows)
+        cuts = tuple(tuple(cut - row.start for cut in row.cuts) for row in rows)
+        masks = [_mask(row, dtype, device) for row in rows]
+        return cls(rows, lengths, Layout(lengths, cuts), masks)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+        """Causal attention of every row over its own past and itself; [H, T, D] to [T, H, D]."""
+        layer = len(self.keys_values)
+        self.keys_values.append((key, value))
+        lengths = list(self.lengths)
+        pieces = zip(*(x.split_with_sizes(lengths, dim=1) for x in (query, key, value)), strict=True)
+        mixed = []
+        for row, mask, (q, k, v) in zip(self.rows, self.masks, pieces, strict=True):
+            if row.past:
+                k = torch.cat([*(piece[layer, 0] for piece in row.past), k], dim=1)
+                v = torch.cat([*(piece[layer, 1] for piece in row.past), v], dim=1)
+            mixed.append(
+                functional.scaled_dot_product_attention(
+                    q[None], k[None], v[None], attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=True
+                )[0]
+            )
+        return torch.cat(mixed, dim=1).transpose(0, 1)
+
+    def recur(self, layer: Any, hidden: Tensor) -> Tensor:
+        """A gated delta layer over ``hidden`` [T, hidden], every row going on from its own state."""
+        number = len(self.states)
+        states = [row.state for row in self.rows]
+        convolution = _stacked([state.convolutions[number] if state else None for state in states])
+        matrix = _stacked([state.matrices[number] if state else None for state in states])
+        output, convolutions, matrices = packed_forward(layer, hidden, self.layout, convolution, matrix)
+        self.states.append((convolutions, matrices))
+        rows: Tensor = output
+        return rows
+
+    def results(self, hidden: Tensor) -> list[Computed]:
+        """What each row asked for, copied out of the batch, with its part of ``hidden`` [T, hidden]."""
+        results, begin = [], 0
+        for i, (row, rows) in enumerate(zip(self.rows, hidden.split_with_sizes(list(self.lengths)), strict=True)):
+            kept = max(0, min(row.keep, row.end) - row.start)
+            pairs = [torch.stack((k[:, begin : begin + kept], v[:, begin : begin + kept])) for k, v in self.keys_values]
+            snapshots = {
+                cut: Snapshot(
+                    tuple(convolutions[i][n] for convolutions, _ in self.states),
+                    tuple(matrices[i][n] for _, matrices in self.states),
+                )
+                for n, cut in enumerate(row.cuts)
+            }
+            results.append(Computed(rows, torch.stack(pairs) if pairs else hidden.new_empty(0), snapshots))
+            begin += row.end - row.start
+        return results
+
+
+def pack(text_model: Any) -> None:
+    """Makes a transformers text model read packed rows: it must then be called through ``run``."""
+    text_model.set_attn_implementation(ATTENTION)
+    for layer in text_model.layers:
+        if hasattr(layer, "linear_attn"):
+            layer.linear_attn.forward = MethodType(_recur, layer.linear_attn)
+
+
+def run(text_model: Any, embeddings: Tensor, positions: Tensor, packing: Packing, **inputs: Any) -> list[Computed]:
+    """One forward over packed rows: ``embeddings`` [T, hidden], ``positions`` [axes, T]."""
+    output = text_model(
+        inputs_embeds=embeddings[None],
+        position_ids=positions[:, None],
+        # Both kinds of layer take their masks from the packing.
+        attention_mask={"full_attention": None, "linear_attention": None},
+        use_cache=False,
+        packing=packing,
+        **inputs,
+    )
+    return packing.results(output.last_hidden_state[0])
+
+
+def _attend(
+    _module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, scaling: float, packing: Packing, **_: Any
+) -> tuple[Tensor, None]:
+    return packing.attend(query[0], key[0], value[0], scaling)[None], None
+
+
+def _recur(layer: Any, hidden_states: Tensor, packing: Packing, **_: Any) -> Tensor:
+    return packing.recur(layer, hidden_states[0])[None]
+
+
+AttentionInterface.register(ATTENTION, _attend)
+
+
+def _mask(row: Row, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """None where plain causal attention is meant: kernels have a fast path for it."""
+    new = row.end - row.start
+    if row.start == 0:
+        return None
+    allowed = torch.ones(new, row.end, dtype=torch.bool, device=device).tril(row.start)
+    return torch.zeros(new, row.end, dtype=dtype, device=device).masked_fill(~allowed, -torch.inf)
+
+
+def _stacked(states: Sequence[Tensor | None]) -> Tensor | None:
+    """One tensor for all rows, zeros for those that begin; None when all begin."""
+    known = next((state for state in states if state is not None), None)
+    if known is None:
+        return None
+    return torch.stack([torch.zeros_like(known) if state is None else state for state in states])
