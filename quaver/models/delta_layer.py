@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu, softplus
 
-from quaver.models.gated_delta import Layout, causal_conv, gated_delta_rule
+from quaver.models import delta_cuda, gated_delta
+from quaver.models.gated_delta import Layout
 
 #: Tokens that are normalised and gated at a time; their numbers stay in the cache.
 BLOCK = 64
@@ -23,11 +24,13 @@ def packed_forward(
     hidden [T, hidden]; the initial states are those of ``causal_conv`` and ``gated_delta_rule``.
     Returns the output [T, hidden] and both kinds of states at the cuts of each row.
     """
-    mixed, conv_states = causal_conv(layer.in_proj_qkv(hidden), layer.conv1d.weight.squeeze(1), layout, conv_initial)
+    kernels = delta_cuda if delta_cuda.suits(hidden) else gated_delta
+    weight = layer.conv1d.weight.squeeze(1)
+    mixed, conv_states = kernels.causal_conv(layer.in_proj_qkv(hidden), weight, layout, conv_initial)
     query, key, value = torch.split(mixed, [layer.key_dim, layer.key_dim, layer.value_dim], dim=-1)
     steps = layer.in_proj_a(hidden)
     precision = torch.promote_types(steps.dtype, torch.float32)
-    output, states = gated_delta_rule(
+    output, states = kernels.gated_delta_rule(
         query.view(-1, layer.num_k_heads, layer.head_k_dim),
         key.view(-1, layer.num_k_heads, layer.head_k_dim),
         value.view(-1, layer.num_v_heads, layer.head_v_dim),

@@ -7,7 +7,7 @@ arXiv 2412.06464, section 3.3), and only the state passes from chunk to chunk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -20,7 +20,7 @@ CHUNK = 64
 #: Value heads of all rows computed in one step; more of them leave the cache.
 LANES = 32
 #: Tokens whose channels are convolved at a time, for the same reason.
-BLOCK = 64
+BLOCK = 32
 
 Span = tuple[int, int]
 
@@ -77,32 +77,39 @@ def gated_delta_rule(
     States and arithmetic are float32, float64 for a float64 query.
     """
     precision = _precision(query)
-    (heads, width), (value_heads, value_width) = key.shape[1:], value.shape[1:]
-    group, rows = value_heads // heads, len(layout.lengths)
+    heads, width = key.shape[1:]
+    value_heads, value_width = value.shape[1:]
     spans = layout.chunks(CHUNK)
     # Rows with the most chunks first: those still being read at any step are then a prefix.
-    order = sorted(range(rows), key=lambda row: (-len(spans[row]), spans[row][0][0] - spans[row][0][1]))
-    # Heads that share a key lie side by side in the last dimension, so that one product serves them all.
-    state = query.new_zeros(rows, heads, width, group, value_width, dtype=precision)
+    order = sorted(range(len(spans)), key=lambda row: (-len(spans[row]), spans[row][0][0] - spans[row][0][1]))
+    # Heads that share a key lie side by side, so that one product serves them all.
+    state = query.new_zeros(len(spans), heads, width, value_heads // heads, value_width, dtype=precision)
     if initial is not None:
-        state.copy_(initial[order].view(rows, heads, group, width, value_width).transpose(2, 3))
+        state.copy_(initial[order].view(len(spans), heads, -1, width, value_width).transpose(2, 3))
     output = query.new_empty(value.shape)
-    wanted = [query.new_empty(len(cuts), value_heads, width, value_width, dtype=precision) for cuts in layout.cuts]
-    at_once = max(1, LANES // value_heads)
+    kept = [state.new_empty(len(cuts), value_heads, width, value_width) for cuts in layout.cuts]
+    for rows, step, first in _steps(spans, order, max(1, LANES // value_heads)):
+        places = [spans[row][step] for row in rows]
+        q, k, v, g, b = (_take(tensor, places, precision) for tensor in (query, key, value, decay, beta))
+        states = state[first : first + len(rows)]
+        results = _chunk(q, k, v, g, b, states)
+        for row, (start, stop), result, after in zip(rows, places, results, states, strict=True):
+            output[start:stop] = result.flatten(0, 1)[:, : stop - start].transpose(0, 1)
+            position = stop - layout.starts[row]
+            if position in layout.cuts[row]:
+                target = kept[row][layout.cuts[row].index(position)]
+                target.view(heads, -1, width, value_width).copy_(after.transpose(1, 2))
+    return output, kept
+
+
+def _steps(
+    spans: Sequence[Sequence[Span]], order: Sequence[int], at_once: int
+) -> Iterator[tuple[Sequence[int], int, int]]:
+    """What to compute together: rows, the number of their chunk, and the place of the first row in ``order``."""
     for step in range(len(spans[order[0]])):
-        active = [row for row in order if len(spans[row]) > step]
-        for first in range(0, len(active), at_once):
-            part = active[first : first + at_once]
-            places = [spans[row][step] for row in part]
-            q, k, v, g, b = (_take(tensor, places, precision) for tensor in (query, key, value, decay, beta))
-            result = _chunk(q, k, v, g, b, state[first : first + len(part)])
-            for row, (start, stop), rows_out, after in zip(part, places, result, state[first:], strict=False):
-                output[start:stop] = rows_out.flatten(0, 1)[:, : stop - start].transpose(0, 1)
-                position = stop - layout.starts[row]
-                if position in layout.cuts[row]:
-                    target = wanted[row][layout.cuts[row].index(position)]
-                    target.view(heads, group, width, value_width).copy_(after.transpose(1, 2))
-    return output, wanted
+        active = sum(len(row) > step for row in spans)
+        for first in range(0, active, at_once):
+            yield order[first : min(first + at_once, active)], step, first
 
 
 def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, state: Tensor) -> Tensor:
@@ -122,10 +129,12 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
     keys = both[:, :tokens]
 
     gram = torch.bmm(both, keys.mT).view(rows, heads, 1, 2, tokens, tokens)
-    past = decay.transpose(1, 2).cumsum(-1)
-    later = torch.ones(tokens, tokens, dtype=torch.bool, device=key.device).triu_(1)
+    # In float64, because small steps after a strong one are the difference of large sums.
+    past = decay.transpose(1, 2).cumsum(-1, dtype=torch.float64)
+    between = key.new_empty(rows, heads * group, tokens, tokens)
+    torch.sub(past.unsqueeze(-1), past.unsqueeze(-2), out=between)
     # Only decay from earlier to later tokens is ever exponentiated; the reverse would overflow.
-    between = (past.unsqueeze(-1) - past.unsqueeze(-2)).masked_fill_(later, -torch.inf).exp_().view(*batch, tokens, -1)
+    between = between.add_(_later(tokens, key)).exp_().view(*batch, tokens, tokens)
     past = past.view(*batch, tokens, 1)
     rate = beta.transpose(1, 2).reshape(*batch, tokens, 1)
 
@@ -134,17 +143,22 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
 
     shared = state.view(rows * heads, width, group * value_width)
     read = torch.bmm(both, shared).view(rows, heads, 2, tokens, group, value_width).transpose(3, 4)
-    kept = past.exp()
+    kept = past.exp().to(key.dtype)
     value = value.view(rows, tokens, heads, group, value_width).permute(0, 2, 3, 1, 4)
     error = torch.addcmul(value, read[:, :, 0], kept, value=-1).mul_(rate)
     change = torch.bmm(inverse.flatten(0, 2), error.reshape(-1, tokens, value_width))
     output = torch.bmm(attention, change).view(*batch, tokens, value_width).addcmul_(read[:, :, 1], kept)
 
     last = past[:, :, :, -1:]
-    change = change.view(*batch, tokens, value_width) * (last - past).exp_()
-    state.mul_(last.exp().transpose(2, 3))
+    change = change.view(*batch, tokens, value_width) * (last - past).exp_().to(key.dtype)
+    state.mul_(last.exp().transpose(2, 3).to(key.dtype))
     shared.baddbmm_(keys.mT, change.transpose(2, 3).reshape(rows * heads, tokens, group * value_width))
     return output
+
+
+def _later(tokens: int, like: Tensor) -> Tensor:
+    """[tokens, tokens]: minus infinity where the column is a later token than the row, else 0."""
+    return like.new_full((tokens, tokens), -torch.inf).triu_(1)
 
 
 def _unit_lower_inverse(matrix: Tensor) -> Tensor:
@@ -162,26 +176,36 @@ def _unit_lower_inverse(matrix: Tensor) -> Tensor:
 def causal_conv(inputs: Tensor, weight: Tensor, layout: Layout, initial: Tensor | None) -> tuple[Tensor, list[Tensor]]:
     """A depthwise causal convolution, then silu, over every row of a packed batch.
 
-    inputs [T, C]; weight [C, K]; initial [rows, C, K - 1], the inputs before the rows, or None for zeros.
+    inputs [T, C], which may be overwritten; weight [C, K]; initial [rows, C, K - 1], the inputs before the rows,
+    or None for zeros.
     Returns the output [T, C] in the inputs' dtype, and per row the last K - 1 inputs before each of its cuts,
     [cuts, C, K - 1].
     """
     taps = weight.to(_precision(inputs)).t().contiguous()
     context = len(taps) - 1
-    output = torch.empty_like(inputs)
-    states = []
-    for row, (start, length, cuts) in enumerate(zip(layout.starts, layout.lengths, layout.cuts, strict=True)):
-        before = inputs.new_zeros(context, inputs.shape[1]) if initial is None else initial[row].t().to(inputs)
-        head = torch.cat([before, inputs[start : start + min(length, max(BLOCK, context))]])
-        states.append(inputs.new_empty(len(cuts), inputs.shape[1], context))
-        for state, cut in zip(states[-1], cuts, strict=True):
-            end = start + cut
-            state.copy_((head[cut : cut + context] if cut < context else inputs[end - context : end]).t())
-        for first in range(start, start + length, BLOCK):
+    states = conv_states(inputs, context, layout, initial)
+    for row, (start, length) in enumerate(zip(layout.starts, layout.lengths, strict=True)):
+        head = inputs[start : start + min(length, BLOCK)]
+        before = torch.zeros_like(taps[1:]) if initial is None else initial[row].t()
+        # From the end, because a block still needs what was before it as it was.
+        for first in reversed(range(start + BLOCK, start + length, BLOCK)):
             stop = min(first + BLOCK, start + length)
-            window = inputs[first - context : stop] if first > start else head[: context + stop - first]
-            output[first:stop] = _convolve(window.to(taps.dtype), taps)
-    return output, states
+            inputs[first:stop] = _convolve(inputs[first - context : stop].to(taps.dtype), taps)
+        head.copy_(_convolve(torch.cat([before.to(taps.dtype), head.to(taps.dtype)]), taps))
+    return inputs, states
+
+
+def conv_states(inputs: Tensor, context: int, layout: Layout, initial: Tensor | None) -> list[Tensor]:
+    """Per row, the ``context`` inputs before each of its cuts, [cuts, C, context]; see ``causal_conv``."""
+    states = []
+    for row, (start, cuts) in enumerate(zip(layout.starts, layout.cuts, strict=True)):
+        states.append(inputs.new_zeros(len(cuts), inputs.shape[1], context))
+        for state, cut in zip(states[-1], cuts, strict=True):
+            fresh = min(cut, context)
+            state[:, context - fresh :] = inputs[start + cut - fresh : start + cut].t()
+            if initial is not None and fresh < context:
+                state[:, : context - fresh] = initial[row, :, fresh:]
+    return states
 
 
 def _convolve(window: Tensor, taps: Tensor) -> Tensor:
