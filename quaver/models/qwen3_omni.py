@@ -117,4 +117,7 @@ def load_qwen3_omni(path: Path, device: torch.device, dtype: torch.dtype) -> Qwe
     Raises BadRelease for missing, unexpected or misshapen tensors and for files that cannot be read.
     """
     model = load_model(Qwen3OmniMoeThinkerForConditionalGeneration, path, device, dtype, unused=SPEAKING)
+    if dtype == torch.float64:
+        # The grouped product over experts, transformers' choice, exists for smaller floats only.
+        model.set_experts_implementation("eager")
     return Qwen3OmniBackbone(model)

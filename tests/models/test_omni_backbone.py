@@ -1,0 +1,94 @@
+"""The Omni thinker read in parts and in company."""
+
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+from vectors import OMNI, cases, release, request
+
+from quaver.errors import BadRequest
+from quaver.media import AS_STORED, read_audio, read_film, read_image
+from quaver.models.backbone import Inputs, Media, Row
+from quaver.models.omni_processor import OmniProcessor
+
+CASES = {case["id"]: case for case in cases("clef-omni-tiny/cases")}
+NAMES = ["text-plain", "image-2", "audio-2-lengths", "video-sound", "mixed-image-audio-video-sound"]
+backbone = release(folder=OMNI).backbone
+
+
+@cache
+def media_of(name: str) -> Media | None:
+    processor, asked = release(folder=OMNI).processor, request(CASES[name]["request"], OMNI)
+    assert isinstance(processor, OmniProcessor)
+    return processor.encode(
+        [read_image(source, rule=AS_STORED) for source in asked.images],
+        [read_audio(source) for source in asked.audio],
+        [read_film(source) for source in asked.videos],
+    )
+
+
+def inputs(name: str) -> Inputs:
+    return backbone.prepare(CASES[name]["input_ids"], media_of(name))
+
+
+@cache
+def whole(name: str) -> Tensor:
+    prompt = inputs(name)
+    return backbone.forward([Row(prompt, 0, len(prompt))])[0].hidden
+
+
+def in_parts(prompt: Inputs, ends: list[int]) -> Tensor:
+    past: tuple[Tensor, ...] = ()
+    parts, start = [], 0
+    for end in ends:
+        [computed] = backbone.forward([Row(prompt, start, end, past, keep=end)])
+        past, start = (*past, computed.kept), end
+        parts.append(computed.hidden)
+    return torch.cat(parts)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("step", [50, 97, 300])
+def test_parts_give_what_the_whole_gives(name: str, step: int) -> None:
+    prompt = inputs(name)
+    torch.testing.assert_close(
+        in_parts(prompt, [*range(step, len(prompt), step), len(prompt)]), whole(name), atol=1e-4, rtol=1e-4
+    )
+
+
+def test_rows_in_company_are_read_as_alone() -> None:
+    prompts = [inputs(name) for name in NAMES]
+    together = backbone.forward([Row(prompt, 0, len(prompt)) for prompt in prompts])
+    for name, computed in zip(NAMES, together, strict=True):
+        torch.testing.assert_close(computed.hidden, whole(name), atol=1e-4, rtol=1e-4)
+
+
+def test_media_are_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt, calls = inputs("mixed-image-audio-video-sound"), []
+    encode = backbone._encode  # type: ignore[attr-defined]
+    monkeypatch.setattr(backbone, "_encode", lambda inputs: calls.append(inputs) or encode(inputs))
+    in_parts(prompt, [60, 200, 350, len(prompt)])
+    assert len(calls) == 1
+
+
+def test_media_change_what_follows_and_nothing_before() -> None:
+    """The same places with other sounds and pictures."""
+    first, second = inputs("mixed-image-audio-video-sound"), inputs("mixed-image-audio-video-sound")
+    assert second.media is not None and second.places is not None
+    tensors = {
+        name: tensor * -1 if tensor.is_floating_point() else tensor for name, tensor in second.media.tensors.items()
+    }
+    second.media = Media(second.media.ids, tensors)
+    rows = [backbone.forward([Row(prompt, 0, len(prompt))])[0].hidden for prompt in (first, second)]
+    begin = int(second.places[0])
+    torch.testing.assert_close(rows[0][:begin], rows[1][:begin])
+    assert (rows[0][begin:] - rows[1][begin:]).abs().amax(-1).min() > 1e-4
+
+
+@pytest.mark.parametrize("token", ["image_token_id", "audio_token_id", "video_token_id", "audio_start_token_id"])
+def test_a_placeholder_without_its_medium_is_refused(token: str) -> None:
+    ids = CASES["mixed-image-audio-video-sound"]["input_ids"]
+    surplus = [*ids[:-5], getattr(backbone._model.config, token), *ids[-5:]]  # type: ignore[attr-defined]
+    with pytest.raises(BadRequest, match="read special tokens in it as plain text"):
+        backbone.prepare(surplus, media_of("mixed-image-audio-video-sound"))
