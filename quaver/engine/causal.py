@@ -108,8 +108,8 @@ class CausalProgress(Generic[AskedOf]):
 
     @property
     def state_stop(self) -> int:
-        """Where another prompt of the same state can go on."""
-        return self.stops[-1]
+        """Where another prompt of the same state can go on; 0 when it cannot."""
+        return self.stops[-1] if self.stops else 0
 
     def part(self, budget: int) -> int:
         if self.whole_stops:
@@ -128,7 +128,7 @@ class CausalReader(Generic[AskedOf]):
     """``backbone`` and ``head`` with a state cache of ``cache_bytes``; see ``Reader`` for the contract.
 
     ``deterministic``: a prompt is always computed in the same parts and never in company, so its answer
-    is the same to the bit whatever else is asked.
+    is the same to the bit whatever else is asked. States are then reused in steps of ``SNAPSHOT_EVERY``.
     """
 
     def __init__(
@@ -148,12 +148,7 @@ class CausalReader(Generic[AskedOf]):
     def open(self, prompt: CausalPrompt[AskedOf]) -> CausalProgress[AskedOf]:
         progress = CausalProgress(prompt, self._stops(prompt), self._deterministic)
         progress.known = known = self.tree.lease(prompt.salt, prompt.symbols)
-        length, snapshot = known.length, known.snapshot
-        if self._deterministic and length not in progress.stops:
-            # In other parts than those of the stops the numbers would differ in their last bits.
-            length = max((stop for stop in progress.stops if stop < length and self.backbone.resumable), default=0)
-            snapshot = None
-        progress.resume([p.clipped(0, length) for p in known.pieces if p.start < length], length, snapshot)
+        progress.resume(known.pieces, known.length, known.snapshot)
         return progress
 
     @torch.inference_mode()
@@ -191,14 +186,12 @@ class CausalReader(Generic[AskedOf]):
         snapshot = leader.snapshot if length == leader.position else leader.snapshots.get(length)
         if length <= follower.position or (snapshot is None and not self.backbone.resumable):
             return
-        if self._deterministic and length not in follower.stops:
-            return
         follower.resume([p.clipped(0, length) for p in leader.pieces if p.start < length], length, snapshot)
         follower.snapshots = {at: state for at, state in leader.snapshots.items() if at <= length}
 
     def keep(self, progress: CausalProgress[AskedOf]) -> None:
         symbols = progress.prompt.symbols
-        length = len(symbols) if self.backbone.resumable else max(progress.snapshots, default=0)
+        length = progress.state_stop if self.backbone.resumable else max(progress.snapshots, default=0)
         if self.tree.budget and length:
             self.tree.insert(progress.prompt.salt, symbols[:length], progress.pieces, progress.snapshots)
 
@@ -222,7 +215,10 @@ class CausalReader(Generic[AskedOf]):
     def _stops(self, prompt: CausalPrompt[AskedOf]) -> tuple[int, ...]:
         """Where the state can be gone on from; the last one is what prompts of the same state share."""
         end = prompt.encoded.state_end
-        last = end if self.backbone.resumable and not self._deterministic else max(1, end - TAIL)
+        if self._deterministic:
+            # Nothing but a token's own past may decide in which part it is computed.
+            return tuple(range(SNAPSHOT_EVERY, end + 1, SNAPSHOT_EVERY))
+        last = end if self.backbone.resumable else max(1, end - TAIL)
         stops = {*range(SNAPSHOT_EVERY, last, SNAPSHOT_EVERY), last}
         # The same media before another text.
         stops |= {prompt.media_end} if 0 < prompt.media_end < last else set()
