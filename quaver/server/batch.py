@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 
 from quaver.errors import Overloaded, QuaverError
 from quaver.protocol import BatchCall
@@ -23,42 +24,57 @@ async def answer_states(
 
     The batch's time limit counts from ``since`` on the loop's clock. Cancelling this drops what is unanswered.
     """
-    places = asyncio.Semaphore(service.config.batch_window)
+    places, door = asyncio.Semaphore(service.config.batch_window), _Door(service)
 
     async def answer(index: int) -> Answers | Exception:
         try:
             async with time_limit(since, call.timeout), places:
-                return await _answer(service, lambda: make(index))
+                job = await door.enter(lambda: make(index))
+                return await asyncio.wrap_future(job)
         except QuaverError as error:
             return error
         except Exception as error:
             log.exception("state %d of a batch failed", index)
             return error
+        finally:
+            door.left.set()
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(answer(index)) for index in range(len(call.states))]
     return [task.result() for task in tasks]
 
 
-async def _answer(service: Service, make: Callable[[], Request]) -> Answers:
-    """Submit until the queue has room; a batch is told to wait only by its own time limit."""
-    while True:
+class _Door:
+    """Lets the states of one batch into the decider's queue. ``left`` is set whenever one of them has left it."""
+
+    def __init__(self, service: Service) -> None:
+        self.left = asyncio.Event()
+        self._service = service
+        self._turn = asyncio.Lock()
+
+    async def enter(self, make: Callable[[], Request]) -> Future[Answers]:
+        """The job of a state, once the queue has room for it."""
+        if not self._turn.locked():
+            with suppress(Overloaded):
+                return await self._submit(make)
+        # The queue is full. To prepare a state is work, so one of them tries its luck and the others wait behind it.
+        async with self._turn:
+            while True:
+                self.left.clear()
+                try:
+                    return await self._submit(make)
+                except Overloaded as full:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(self.left.wait(), full.retry_after)
+
+    async def _submit(self, make: Callable[[], Request]) -> Future[Answers]:
+        submitting = self._service.pool.submit(lambda: self._service.decider.submit(make()))
         try:
-            return await _submitted(service, make)
-        except Overloaded as full:
-            await asyncio.sleep(full.retry_after)
-
-
-async def _submitted(service: Service, make: Callable[[], Request]) -> Answers:
-    request = await asyncio.wrap_future(service.pool.submit(make))
-    submitting = service.pool_for(request).submit(service.decider.submit, request)
-    try:
-        job = await asyncio.wrap_future(submitting)
-        return await asyncio.wrap_future(job)
-    except asyncio.CancelledError:
-        # A thread may be preparing this state right now; its job must not outlive the batch.
-        submitting.add_done_callback(_drop)
-        raise
+            return await asyncio.wrap_future(submitting)
+        except asyncio.CancelledError:
+            # A thread may be preparing this state right now; its job must not outlive the batch.
+            submitting.add_done_callback(_drop)
+            raise
 
 
 def _drop(submitting: Future[Future[Answers]]) -> None:

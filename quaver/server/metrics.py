@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from quaver.protocol import BatchError
 from quaver.questions import Answers
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -74,6 +75,12 @@ class Metrics:
         phases = {"prepare": times.prepare, "queue": times.queued, "prefill": times.prefill, "head": times.head}
         for phase, seconds in phases.items():
             self.phases.labels(phase).observe(seconds)
+
+    def batch_answered(self, results: Sequence[Answers | BatchError]) -> None:
+        for result in results:
+            if isinstance(result, Answers):
+                self.answered(result)
+            self.batch_states.labels(200 if isinstance(result, Answers) else result["status"]).inc()
 
     def finished(self, dialect: str, status: int, seconds: float) -> None:
         self.requests.labels(dialect, str(status)).inc()

@@ -91,14 +91,11 @@ async def decide_batch(request: Request) -> Response:
         call = await loop.run_in_executor(service.pool, _parse_batch, service, body)
         states = answer_states(service, call, lambda index: salted(request, call.request(index)), arrived)
         results = [_result(result) for result in await while_connected(request, states)]
-    answered = [result for result in results if isinstance(result, Answers)]
-    for result in results:
-        service.metrics.batch_states.labels(200 if isinstance(result, Answers) else result["status"]).inc()
-    for answers in answered:
-        service.metrics.answered(answers)
+    service.metrics.batch_answered(results)
+    facts = _facts([result for result in results if isinstance(result, Answers)])
     made = call.reply(service.decider.name, results)
     # Ten thousand results are megabytes of text, too long to write while others wait for the loop.
-    return await loop.run_in_executor(service.pool, lambda: Json(made, headers=_facts(answered)))
+    return await loop.run_in_executor(service.pool, lambda: Json(made, headers=facts))
 
 
 async def models(request: Request) -> Response:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from fastapi.routing import APIRoute
 
-from quaver.protocol import parse_wire
+from quaver.protocol import BatchCall, DecisionsCall, SystemOneCall, parse_batch, parse_wire
 from quaver.server.errors import TABLE
+from quaver.server.metrics import STATS
 from tests.server.conftest import Http
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -24,7 +25,8 @@ def test_the_paths_are_the_routes(http: Http) -> None:
 def test_the_requests_are_read() -> None:
     bodies = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", WIRE, re.DOTALL)]
     requests = [body for body in bodies if "questions" in body]
-    assert [parse_wire(body).dialect for body in requests] == ["systemone", "decisions"]
+    read = [parse_batch(body) if "states" in body else parse_wire(body) for body in requests]
+    assert [type(call) for call in read] == [SystemOneCall, DecisionsCall, BatchCall]
 
 
 def test_the_error_codes_are_the_table() -> None:
@@ -37,3 +39,5 @@ def test_the_metrics_are_there(http: Http) -> None:
     text = http("GET", "/metrics").text
     for name in re.findall(r"`(quaver_\w+)[*{`]", SERVER):
         assert name in text
+    section = SERVER.partition("own numbers")[2].partition("## ")[0]
+    assert set(STATS) <= set(re.findall(r"`(\w+)`", section))

@@ -13,12 +13,12 @@ import httpx
 import pytest
 import typesafe_sdk
 
-from quaver.errors import BadMedia, EngineFault, Overloaded, QuaverError, TooLong, Unavailable
+from quaver.errors import BadMedia, BadRequest, EngineFault, Expired, Overloaded, QuaverError, TooLong, Unavailable
 from quaver.server import ServerConfig
 from quaver.testing import FakeDecider
 from tests.server.conftest import DECISIONS, SYSTEMONE, Http, Running
 
-LOCKED = ServerConfig(api_keys=("sécret",))
+LOCKED = ServerConfig(api_keys=("other-tenant", "sécret"))
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,31 @@ def test_keys(headers: dict[str, str | bytes], status: int) -> None:
         assert reply.json()["detail"]["error_type"] == reply.json()["error"]["type"] == "authentication_error"
 
 
+def test_keys_keep_their_caches_apart_when_asked_to() -> None:
+    def salts(config: ServerConfig, path: str, **body: object) -> list[str]:
+        http = Http(FakeDecider(), config)
+        for key in config.api_keys:
+            assert (
+                http.ask({"questions": SYSTEMONE["questions"], **body}, path, headers={"x-api-key": key}).status_code
+                == 200
+            )
+        return [request.cache_salt for request in http.decider.requests]
+
+    keys = ("one", "two", "three")
+    for path, body in (("/v1/systemone", {"state": "x"}), ("/v1/systemone/batch", {"states": ["x"]})):
+        shared = salts(ServerConfig(api_keys=keys), path, cache_salt="s", **body)
+        assert shared == ["s"] * 3
+        apart = salts(ServerConfig(api_keys=keys, salt_by_key=True), path, cache_salt="s", **body)
+        assert len(set(apart)) == 3
+        assert all(salt.endswith(":s") and not any(key in salt for key in keys) for salt in apart)
+        assert apart != salts(ServerConfig(api_keys=keys, salt_by_key=True), path, **body)
+
+
+def test_keys_cannot_be_kept_apart_without_keys() -> None:
+    with pytest.raises(BadRequest, match="give at least one"):
+        ServerConfig(salt_by_key=True)
+
+
 def test_health_needs_no_key() -> None:
     http = Http(FakeDecider(), LOCKED)
     assert [http("GET", path).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
@@ -60,6 +85,7 @@ def test_without_a_key_any_header_is_fine(http: Http) -> None:
         (TooLong("too long by 3 tokens"), 400, 400),
         (Overloaded("the queue is full", retry_after=2.5), 429, 429),
         (Unavailable("the engine is stopping"), 503, 503),
+        (Expired("the time is over"), 504, 504),
         (EngineFault("non-finite logits"), 500, 500),
         (QuaverError("something else"), 500, 500),
     ],
@@ -87,6 +113,19 @@ def test_an_unforeseen_exception_is_a_500_without_its_text(caplog: pytest.LogCap
     assert reply.json()["error"]["code"] == "internal_error"
     assert reply.headers["x-request-id"] in caplog.text
     assert 'status="500"} 1.0' in http("GET", "/metrics").text
+
+
+@pytest.mark.parametrize("body", [SYSTEMONE, DECISIONS])
+def test_a_request_whose_time_is_over_is_dropped(body: dict[str, object]) -> None:
+    gate = threading.Event()
+    http = Http(FakeDecider(gate=gate))
+    reply = http.ask({**body, "x_timeout_ms": 50})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (504, "expired")
+    assert "no answer within 0.05 s" in reply.json()["error"]["message"]
+    assert reply.headers["x-should-retry"] == "false"
+    assert http.decider.dropped == 1
+    gate.set()
+    assert http.ask({**body, "x_timeout_ms": 20_000}).status_code == 200
 
 
 def test_more_requests_than_may_be_held(running: Callable[..., Running]) -> None:
@@ -136,13 +175,12 @@ def test_stopping_answers_what_was_accepted(running: Callable[..., Running]) -> 
 def test_a_slow_request_does_not_hold_up_the_others(running: Callable[..., Running]) -> None:
     server = running(FakeDecider())
     big = Asking(server, {**SYSTEMONE, "state": ["word"] * 1_000_000})
-    slowest = 0.0
+    answered = 0
     while big.waits():
-        started = time.perf_counter()
         assert httpx.get(f"{server.url}/healthz").status_code == 200
-        slowest = max(slowest, time.perf_counter() - started)
+        answered += 1
     assert big.reply().status_code == 200
-    assert slowest < 2
+    assert answered > 3
 
 
 def test_images_of_the_real_sdk_arrive(running: Callable[..., Running]) -> None:

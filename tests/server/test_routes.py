@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families as parse_metrics
 
+import quaver
+from quaver.server.metrics import STATS
 from quaver.server.routes import OTHER_PATHS
 from quaver.testing import FakeDecider
 from tests.server.conftest import DECISIONS, SYSTEMONE, Http
@@ -119,12 +122,32 @@ def test_metrics(http: Http) -> None:
     assert "quaver_input_tokens_total 26.0" in text
     assert "quaver_cached_tokens_total 0.0" in text
     assert "quaver_requests_in_flight 0.0" in text
-    assert "quaver_decider_tokens_computed 2.0" in text
+    assert 'quaver_phase_seconds_count{phase="prefill"} 2.0' in text
+
+
+def test_the_decider_s_numbers_have_types_and_the_names_that_routers_know() -> None:
+    decider = FakeDecider()
+    kept = {"jobs_waiting": 3, "jobs_running": 2, "state_cache_bytes": 25, "state_cache_budget": 100, "steps": 7}
+    decider.stats = lambda: kept  # type: ignore[method-assign]
+    families = {family.name: family for family in parse_metrics(Http(decider)("GET", "/metrics").text)}
+    types = {name.removeprefix("quaver_decider_"): family.type for name, family in families.items()}
+    assert {name: types[name] for name in kept} == {**dict.fromkeys(kept, "gauge"), "steps": "counter"}
+    values = {sample.name: sample.value for family in families.values() for sample in family.samples}
+    assert values["quaver_decider_steps_total"] == 7
+    assert values["vllm:num_requests_waiting"] == 3
+    assert values["vllm:num_requests_running"] == 2
+    assert values["vllm:kv_cache_usage_perc"] == 0.25
+
+
+def test_every_number_of_a_real_decider_is_explained() -> None:
+    with quaver.load() as decider:
+        assert set(decider.stats()) <= set(STATS)
 
 
 def test_openapi_names_every_documented_route(http: Http) -> None:
     document = http("GET", "/openapi.json").json()
-    assert set(document["paths"]) == {"/v1/systemone", "/v1/decisions", "/v1/models", "/healthz", "/readyz", "/metrics"}
+    decided = {"/v1/systemone", "/v1/systemone/batch", "/v1/decisions"}
+    assert set(document["paths"]) == {*decided, "/v1/models", "/healthz", "/readyz", "/metrics"}
     bodies = document["paths"]["/v1/systemone"]["post"]["requestBody"]["content"]
     assert set(bodies) == {"application/json", "multipart/form-data"}
     refs = set(re.findall(r"#/components/schemas/(\w+)", http("GET", "/openapi.json").text))
