@@ -13,6 +13,7 @@ from transformers import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Row
+from quaver.models.experts import check_experts
 from quaver.models.packed import Packing, pack, run
 from quaver.models.places import media_rows
 from quaver.models.weights import load_model
@@ -116,6 +117,7 @@ def load_qwen3_omni(path: Path, device: torch.device, dtype: torch.dtype) -> Qwe
 
     Raises BadRelease for missing, unexpected or misshapen tensors and for files that cannot be read.
     """
+    check_experts(path)
     model = load_model(Qwen3OmniMoeThinkerForConditionalGeneration, path, device, dtype, unused=SPEAKING)
     if dtype == torch.float64:
         # The grouped product over experts, transformers' choice, exists for smaller floats only.
