@@ -37,12 +37,12 @@ def opened(data: bytes, what: str) -> Iterator[Any]:
 
 def audio_stream(container: Any) -> Any:
     """The first audio stream; None without one."""
-    return next((stream for stream in container.streams if stream.type == "audio"), None)
+    return _first(container, "audio")
 
 
 def video_stream(container: Any, limits: MediaLimits) -> Any:
     """The first video stream, set up for decoding. Raises BadMedia without one or when its frames are too large."""
-    stream = next((stream for stream in container.streams if stream.type == "video"), None)
+    stream = _first(container, "video")
     if stream is None:
         raise BadMedia("the file has no video stream")
     limits.check_size("video", stream.width, stream.height)
@@ -50,4 +50,11 @@ def video_stream(container: Any, limits: MediaLimits) -> Any:
     stream.codec_context.options = {"max_pixels": str(limits.video_pixels)}
     stream.thread_type = "AUTO"
     stream.codec_context.thread_count = THREADS
+    return stream
+
+
+def _first(container: Any, kind: str) -> Any:
+    stream = next((stream for stream in container.streams if stream.type == kind), None)
+    if stream is not None and stream.codec_context is None:
+        raise BadMedia(f"the file's {kind} is in a codec that is not known; encode it again")
     return stream

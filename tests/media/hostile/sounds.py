@@ -14,7 +14,7 @@ from hostile.recording import film, sound, tone, wav
 
 SECOND = (1.0,)
 NO_SOUND = "no audio stream"
-BROKEN = "cannot be decoded"
+BROKEN = "cannot be decoded|codec that is not known"
 
 
 def cases() -> Iterator[Case]:
