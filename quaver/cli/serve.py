@@ -58,34 +58,49 @@ def serve(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Answers equal to the bit whatever else is asked; slower.")
     ] = False,
+    allow_media_hosts: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST[,HOST...]",
+            help="Hosts that media may be fetched from, each HOST, HOST:PORT or *.SUFFIX; none when not given.",
+        ),
+    ] = "",
+    allow_media_dir: Annotated[
+        Path | None, typer.Option(help="Folder below which requests may name media files; none when not given.")
+    ] = None,
 ) -> None:
     """Serve a model: POST /v1/systemone, /v1/systemone/batch and /v1/decisions, GET /v1/models, /healthz, /metrics."""
     from quaver.decider import find_model, limits_of
+    from quaver.media import DecoderPool, MediaPolicy, MediaReader
     from quaver.models.release import inspect
     from quaver.server import ServerConfig, run
 
     config = ServerConfig(host=host, port=port, api_keys=_keys(api_key or [], api_keys_file), salt_by_key=salt_by_key)
+    hosts = tuple(entry.strip() for entry in allow_media_hosts.split(",") if entry.strip())
+    policy = MediaPolicy(hosts, allow_media_dir)
     console.print(f"loading {model} ...", highlight=False)
     folder = find_model(model)
     limits, _ = limits_of(inspect(folder))
-    decider = options.load(
-        str(folder),
-        device=device,
-        dtype=dtype,
-        reading=reading,
-        on_overflow=on_overflow,
-        confidence=confidence,
-        special_tokens=special_tokens,
-        max_length=max_length or (SERVED_LENGTH if limits.max_length is None else None),
-        calibration=calibration,
-        max_queue=max_queue,
-        max_queue_tokens=max_queue_tokens,
-        step_tokens=step_tokens,
-        state_cache_bytes=state_cache,
-        deterministic=deterministic,
-    )
-    console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)
-    run(decider, config)
+    with DecoderPool() as decode:
+        decider = options.load(
+            str(folder),
+            device=device,
+            dtype=dtype,
+            reading=reading,
+            on_overflow=on_overflow,
+            confidence=confidence,
+            special_tokens=special_tokens,
+            max_length=max_length or (SERVED_LENGTH if limits.max_length is None else None),
+            calibration=calibration,
+            max_queue=max_queue,
+            max_queue_tokens=max_queue_tokens,
+            step_tokens=step_tokens,
+            state_cache_bytes=state_cache,
+            deterministic=deterministic,
+            media=MediaReader(policy=policy, decode=decode),
+        )
+        console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)
+        run(decider, config)
 
 
 def _keys(given: Sequence[str], file: Path | None) -> tuple[str, ...]:
