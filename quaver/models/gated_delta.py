@@ -120,39 +120,37 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
     """
     rows, tokens, heads, width = key.shape
     group, value_width = value.shape[2] // heads, value.shape[3]
-    batch = (rows, heads, group)
-
-    both = key.new_empty(rows, heads, 2, tokens, width)
-    torch.mul(key.transpose(1, 2), _unit(key).transpose(1, 2), out=both[:, :, 0])
-    torch.mul(query.transpose(1, 2), _unit(query).mul_(width**-0.5).transpose(1, 2), out=both[:, :, 1])
-    both = both.view(rows * heads, 2 * tokens, width)
-    keys = both[:, :tokens]
-
-    gram = torch.bmm(both, keys.mT).view(rows, heads, 1, 2, tokens, tokens)
-    # In float64, because small steps after a strong one are the difference of large sums.
-    past = decay.transpose(1, 2).cumsum(-1, dtype=torch.float64)
-    between = key.new_empty(rows, heads * group, tokens, tokens)
-    torch.sub(past.unsqueeze(-1), past.unsqueeze(-2), out=between)
-    # Only decay from earlier to later tokens is ever exponentiated; the reverse would overflow.
-    between = between.add_(_later(tokens, key)).exp_().view(*batch, tokens, tokens)
-    past = past.view(*batch, tokens, 1)
-    rate = beta.transpose(1, 2).reshape(*batch, tokens, 1)
-
-    inverse = _unit_lower_inverse((gram[:, :, :, 0] * between).mul_(rate))
-    attention = (gram[:, :, :, 1] * between).flatten(0, 2)
-
-    shared = state.view(rows * heads, width, group * value_width)
-    read = torch.bmm(both, shared).view(rows, heads, 2, tokens, group, value_width).transpose(3, 4)
-    kept = past.exp().to(key.dtype)
+    every = (rows, heads, group, tokens)
+    # Vectors are scaled to unit length where they are used, within factors per token that are needed anyway.
+    query_unit = _unit(query).mul_(width**-0.5).transpose(1, 2).unsqueeze(2)
+    key_unit = _unit(key).transpose(1, 2).unsqueeze(2)
+    query, key = (x.transpose(1, 2).reshape(-1, tokens, width) for x in (query, key))
     value = value.view(rows, tokens, heads, group, value_width).permute(0, 2, 3, 1, 4)
-    error = torch.addcmul(value, read[:, :, 0], kept, value=-1).mul_(rate)
-    change = torch.bmm(inverse.flatten(0, 2), error.reshape(-1, tokens, value_width))
-    output = torch.bmm(attention, change).view(*batch, tokens, value_width).addcmul_(read[:, :, 1], kept)
+    rate = beta.transpose(1, 2).reshape(*every, 1)
 
+    # In float64, because small steps after a strong one are the difference of large sums.
+    past = decay.transpose(1, 2).cumsum(-1, dtype=torch.float64).view(*every, 1)
     last = past[:, :, :, -1:]
-    change = change.view(*batch, tokens, value_width) * (last - past).exp_().to(key.dtype)
-    state.mul_(last.exp().transpose(2, 3).to(key.dtype))
-    shared.baddbmm_(keys.mT, change.transpose(2, 3).reshape(rows * heads, tokens, group * value_width))
+    kept = past.exp().to(key.dtype)
+    between = key.new_empty(*every, tokens)
+    torch.sub(past, past.mT, out=between)
+    # Only decay from earlier to later tokens is ever exponentiated; the reverse would overflow.
+    between.add_(_later(tokens, key)).exp_().mul_(key_unit.mT)
+
+    grams = [torch.bmm(x, key.mT).view(rows, heads, 1, tokens, tokens) for x in (key, query)]
+    inverse = _unit_lower_inverse((grams[0] * between).mul_(rate * key_unit))
+    attention = between.mul_(grams[1]).mul_(query_unit)
+
+    shared = state.view(-1, width, group * value_width)
+    reads = [torch.bmm(x, shared).view(rows, heads, tokens, group, value_width).transpose(2, 3) for x in (key, query)]
+    error = torch.addcmul(value, reads[0], kept * key_unit, value=-1).mul_(rate)
+    change = torch.bmm(inverse.flatten(0, 2), error.reshape(-1, tokens, value_width))
+    output = torch.bmm(attention.flatten(0, 2), change).view(*every, value_width)
+    output.addcmul_(reads[1], kept * query_unit)
+
+    change = change.view(*every, value_width).mul_((last - past).exp_().to(key.dtype) * key_unit)
+    state.mul_(last.exp().to(key.dtype).transpose(2, 3))
+    shared.baddbmm_(key.mT, change.transpose(2, 3).reshape(-1, tokens, group * value_width))
     return output
 
 
