@@ -53,6 +53,8 @@ def answer(channel: socket, call: dict[str, Any], data: bytearray) -> None:
         item = TASKS[call["task"]](bytes(data), MediaLimits(**call["limits"]), **call["arguments"])
     except BadMedia as error:
         send(channel, {"refused": str(error)})
+    except Exception as error:  # nobody foresaw it: this file is refused, the next one is read
+        send(channel, {"refused": f"the file broke its decoder down ({type(error).__name__}: {error}); encode it again"})
     else:
         send_item(channel, item)
 
