@@ -107,7 +107,7 @@ class ChatTemplate:
                 thinking=False,
                 **self._tokens,
             )
-        except (jinja2.TemplateError, TypeError, ValueError) as error:
+        except Exception as error:  # a template is somebody's program and may fail in any way
             roles = ", ".join(message["role"] for message in messages)
             raise BadRelease(f"the chat template refuses a conversation of {roles}: {error}") from error
 
