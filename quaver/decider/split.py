@@ -64,4 +64,4 @@ class SplitFamily:
                 f"the request has {encoded.tokens} tokens and the limit here is {self.limits.max_length}; "
                 "split the state or ask fewer questions"
             )
-        return encoded
+        return replace(encoded, salt=request.cache_salt)

@@ -56,7 +56,7 @@ Kept = TypeVar("Kept", bound=Sized)
 
 
 class Cache(Generic[Kept]):
-    """Least recently used entries by content, within ``budget`` bytes; an entry over the budget is not kept.
+    """Least recently used entries by tenant and content, within ``budget`` bytes; a larger entry is not kept.
 
     The key counts too: 8 bytes per token id.
     """
@@ -65,26 +65,27 @@ class Cache(Generic[Kept]):
         self.budget = budget
         self.used = 0
         self.evictions = 0
-        self._entries: OrderedDict[Text, Kept] = OrderedDict()
+        self._entries: OrderedDict[tuple[str, Text], Kept] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, text: Text) -> Kept | None:
+    def get(self, salt: str, text: Text) -> Kept | None:
         """The entry, which becomes the most recently used one."""
-        if text in self._entries:
-            self._entries.move_to_end(text)
-        return self._entries.get(text)
+        if (salt, text) in self._entries:
+            self._entries.move_to_end((salt, text))
+        return self._entries.get((salt, text))
 
-    def put(self, text: Text, entry: Kept) -> None:
+    def put(self, salt: str, text: Text, entry: Kept) -> None:
         """Keeps ``entry`` and drops the oldest ones until all fit."""
         cost = _cost(text, entry)
-        if text in self._entries or cost > self.budget:
+        if (salt, text) in self._entries or cost > self.budget:
             return
-        self._entries[text] = entry
+        self._entries[salt, text] = entry
         self.used += cost
         while self.used > self.budget:
-            self.used -= _cost(*self._entries.popitem(last=False))
+            (_, oldest), dropped = self._entries.popitem(last=False)
+            self.used -= _cost(oldest, dropped)
             self.evictions += 1
 
     def clear(self) -> None:
@@ -134,13 +135,13 @@ class SplitReader:
     def read(self, encoded: SplitEncoded) -> Reading:
         """Logits of every question, options in request order."""
         schema = [text for question in encoded.questions for text in (question.text, *question.options)]
-        state, known, computed = self._rows(encoded.state, schema)
+        state, known, computed = self._rows(encoded.salt, encoded.state, schema)
         logits = self.head([self._input(encoded, state, known)], alone=True)[0].cpu()
         # The engine refuses an answer that is not finite; nothing of it may wait here for the next request.
         if bool(logits.isfinite().all()):
-            self.states.put(encoded.state, state)
+            self.states.put(encoded.salt, encoded.state, state)
             for text, rows in known.items():
-                self.schemas.put(text, rows)
+                self.schemas.put(encoded.salt, text, rows)
         sizes = [len(question.options) for question in encoded.questions]
         types = torch.tensor([question.type for question in encoded.questions])
         by = divisors(self.temperatures[types], torch.tensor(sizes))
@@ -162,14 +163,14 @@ class SplitReader:
         self.states.clear()
         self.schemas.clear()
 
-    def _rows(self, state: Text, schema: Sequence[Text]) -> tuple[StateRows, dict[Text, TextRows], int]:
+    def _rows(self, salt: str, state: Text, schema: Sequence[Text]) -> tuple[StateRows, dict[Text, TextRows], int]:
         """The rows of the state and of all schema texts; what no cache holds is encoded in one go, and its tokens
         are counted."""
-        kept = self.states.get(state)
+        kept = self.states.get(salt, state)
         known: dict[Text, TextRows] = {}
         wanted: list[Text] = []
         for text in dict.fromkeys(schema):
-            found = self.schemas.get(text)
+            found = self.schemas.get(salt, text)
             if found is None:
                 wanted.append(text)
             else:

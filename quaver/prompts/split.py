@@ -44,10 +44,11 @@ class SplitQuestion:
 
 @dataclass(frozen=True, slots=True)
 class SplitEncoded:
-    """One request for the split read."""
+    """One request for the split read; requests that differ in ``salt`` never share anything."""
 
     state: Text
     questions: tuple[SplitQuestion, ...]
+    salt: str = ""
 
     @property
     def tokens(self) -> int:

@@ -114,9 +114,9 @@ def test_the_cache_drops_the_least_recently_used() -> None:
     cost = rows.size + 8
     cache: Cache[TextRows] = Cache(2 * cost)
     texts: list[Text] = [((1,),), ((2,),), ((3,),)]
-    cache.put(texts[0], rows)
-    cache.put(texts[1], rows)
-    assert cache.get(texts[0]) is rows
-    cache.put(texts[2], rows)
-    assert [cache.get(text) is rows for text in texts] == [True, False, True]
+    cache.put("", texts[0], rows)
+    cache.put("", texts[1], rows)
+    assert cache.get("", texts[0]) is rows
+    cache.put("", texts[2], rows)
+    assert [cache.get("", text) is rows for text in texts] == [True, False, True]
     assert (cache.used, len(cache)) == (2 * cost, 2)

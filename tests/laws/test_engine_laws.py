@@ -87,10 +87,8 @@ def test_batched_equals_alone(kind: str) -> None:
     for length in (700, 64):
         read(on, prompt(STATE[:length], kind=kind))
     lengths = (700, 1, 64, 65, 300, 700, 13)
-    asked = [
-        prompt((STATE[:length] if i else tokens(5, length)) + tokens(i, 3), schema=i, kind=kind, options=255 if i == 2 else 2)
-        for i, length in enumerate(lengths)
-    ]
+    states = [(STATE[:length] if i else tokens(5, length)) + tokens(i, 3) for i, length in enumerate(lengths)]
+    asked = [prompt(state, schema=i, kind=kind, options=255 if i == 2 else 2) for i, state in enumerate(states)]
     opened = [on.open(one) for one in asked]
     assert {progress.position > 0 for progress in opened} == {True, False}
     step = on.step([(progress, progress.remaining) for progress in opened])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from PIL import Image
 from vectors import FLASH
 
 import quaver
@@ -68,15 +70,58 @@ def decider(load: Load) -> Iterator[Decider[Any]]:
         yield made
 
 
+def cached(reply: dict[str, Any]) -> int:
+    """Input tokens that were not read again."""
+    count: int = reply["usage"]["input_tokens_details"]["cached_tokens"]
+    return count
+
+
 @pytest.mark.parametrize("words", [0, 1, 254, 255, 2000])
-def test_cached_equals_uncached(words: int) -> None:
+def test_cached_equals_uncached(load: Load, words: int) -> None:
     asked = {"state": state(1, words), "questions": QUESTIONS}
-    with embedded() as caching, embedded(state_cache_bytes=0) as bare:
+    with load() as caching, load(state_cache_bytes=0) as bare:
         cold, warm, uncached = caching.systemone(asked), caching.systemone(asked), bare.systemone(asked)
-        assert bare.stats()["tokens_reused"] == 0 == bare.stats()["state_cache_bytes"]
-    assert warm["usage"]["input_tokens_details"]["cached_tokens"] == warm["usage"]["input_tokens"]
+        assert bare.stats()["state_cache_bytes"] == 0
+        assert cached(cold) == cached(uncached)
+    assert cached(warm) > cached(cold)
     assert_same(warm, cold)
     assert_same(cold, uncached)
+
+
+PICTURES = [FLASH / "media" / name for name in ("odd_37x91.png", "bilevel_48x80.png")]
+
+
+@pytest.mark.parametrize("reading", ["joint", "independent"])
+def test_states_with_images_are_cached_by_what_is_seen(reading: str) -> None:
+    """The same picture again, under another text, by another way, and another picture of the same size."""
+    picture, other = Image.open(PICTURES[0]).convert("RGB"), Image.open(PICTURES[0]).convert("RGB")
+    other.putpixel((5, 5), (255, 0, 255))
+    data = io.BytesIO()
+    picture.save(data, "PNG")
+    asks = [
+        {"images": [picture]},
+        {"images": [data.getvalue()], "questions": {"late": QUESTIONS["late"]}},
+        {"images": [picture], "state": "a letter"},
+        {"images": [other]},
+        {"images": [picture, other]},
+        {"images": [PICTURES[1]]},
+        {},
+    ]
+    with quaver.load(str(FLASH), dtype="float32", reading=reading) as caching:
+        replies = [caching.systemone(body(1, **asked)) for asked in asks]
+    for asked, reply in zip(asks, replies, strict=True):
+        with quaver.load(str(FLASH), dtype="float32", reading=reading, state_cache_bytes=0) as bare:
+            assert_same(reply, bare.systemone(body(1, **asked)))
+    if reading == "joint":
+        assert cached(replies[0]) == 0 < cached(replies[2]) < cached(replies[1])
+        assert cached(replies[3]) < cached(replies[2]), "another picture was taken for the same"
+
+
+def test_one_tenant_cannot_tell_what_another_asked(load: Load) -> None:
+    with load() as decider:
+        alone = cached(decider.systemone(body(1, cache_salt="one")))
+        assert cached(decider.systemone(body(1, cache_salt="two"))) == alone
+        assert cached(decider.systemone(body(1, cache_salt="one"))) > alone
 
 
 def test_batched_equals_alone(decider: Decider[Any]) -> None:
@@ -130,4 +175,6 @@ def test_a_refused_request_leaves_no_trace(load: Load, change: dict[str, Any]) -
             decider.systemone(body(4, **change))
         assert decider.stats() == before
         answered = decider.systemone(body(4))
-        assert answered["usage"]["input_tokens_details"]["cached_tokens"] == 0
+    with load() as fresh:
+        # Questions of one request share its state, so even a fresh model may count reused tokens.
+        assert answered["usage"] == fresh.systemone(body(4))["usage"]
