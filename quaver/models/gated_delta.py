@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate, pairwise
 
 import torch
@@ -79,7 +80,7 @@ def gated_delta_rule(
     precision = _precision(query)
     heads, width = key.shape[1:]
     value_heads, value_width = value.shape[1:]
-    spans = layout.chunks(CHUNK)
+    spans, starts = layout.chunks(CHUNK), layout.starts
     # Rows with the most chunks first: those still being read at any step are then a prefix.
     order = sorted(range(len(spans)), key=lambda row: (-len(spans[row]), spans[row][0][0] - spans[row][0][1]))
     # Heads that share a key lie side by side, so that one product serves them all.
@@ -87,7 +88,7 @@ def gated_delta_rule(
     if initial is not None:
         state.copy_(initial[order].view(len(spans), heads, -1, width, value_width).transpose(2, 3))
     output = query.new_empty(value.shape)
-    kept = [state.new_empty(len(cuts), value_heads, width, value_width) for cuts in layout.cuts]
+    at_cuts = [state.new_empty(len(cuts), value_heads, width, value_width) for cuts in layout.cuts]
     for rows, step, first in _steps(spans, order, max(1, LANES // value_heads)):
         places = [spans[row][step] for row in rows]
         q, k, v, g, b = (_take(tensor, places, precision) for tensor in (query, key, value, decay, beta))
@@ -95,11 +96,11 @@ def gated_delta_rule(
         results = _chunk(q, k, v, g, b, states)
         for row, (start, stop), result, after in zip(rows, places, results, states, strict=True):
             output[start:stop] = result.flatten(0, 1)[:, : stop - start].transpose(0, 1)
-            position = stop - layout.starts[row]
+            position = stop - starts[row]
             if position in layout.cuts[row]:
-                target = kept[row][layout.cuts[row].index(position)]
+                target = at_cuts[row][layout.cuts[row].index(position)]
                 target.view(heads, -1, width, value_width).copy_(after.transpose(1, 2))
-    return output, kept
+    return output, at_cuts
 
 
 def _steps(
@@ -121,6 +122,7 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
     rows, tokens, heads, width = key.shape
     group, value_width = value.shape[2] // heads, value.shape[3]
     every = (rows, heads, group, tokens)
+    later, identity = _constants(tokens, key.dtype, key.device)
     # Vectors are scaled to unit length where they are used, within factors per token that are needed anyway.
     query_unit = _unit(query).mul_(width**-0.5).transpose(1, 2).unsqueeze(2)
     key_unit = _unit(key).transpose(1, 2).unsqueeze(2)
@@ -135,10 +137,12 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
     between = key.new_empty(*every, tokens)
     torch.sub(past, past.mT, out=between)
     # Only decay from earlier to later tokens is ever exponentiated; the reverse would overflow.
-    between.add_(_later(tokens, key)).exp_().mul_(key_unit.mT)
+    between.add_(later).exp_().mul_(key_unit.mT)
 
     grams = [torch.bmm(x, key.mT).view(rows, heads, 1, tokens, tokens) for x in (key, query)]
-    inverse = _unit_lower_inverse((grams[0] * between).mul_(rate * key_unit))
+    system = (grams[0] * between).mul_(rate * key_unit)
+    # A series of powers would do without a solver, but with repeated keys it grows to 1e17 before it cancels.
+    inverse = torch.linalg.solve_triangular(system, identity.expand_as(system), upper=False, unitriangular=True)
     attention = between.mul_(grams[1]).mul_(query_unit)
 
     shared = state.view(-1, width, group * value_width)
@@ -154,20 +158,11 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
     return output
 
 
-def _later(tokens: int, like: Tensor) -> Tensor:
-    """[tokens, tokens]: minus infinity where the column is a later token than the row, else 0."""
-    return like.new_full((tokens, tokens), -torch.inf).triu_(1)
-
-
-def _unit_lower_inverse(matrix: Tensor) -> Tensor:
-    """The inverse of each lower triangular matrix [..., w, w], whose diagonal is taken to be ones.
-
-    Products of powers of the strict part are no substitute: with repeated keys they grow to 1e17 before
-    they cancel.
-    """
-    identity = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device).expand_as(matrix)
-    inverse: Tensor = torch.linalg.solve_triangular(matrix, identity, upper=False, unitriangular=True)
-    return inverse
+@cache
+def _constants(tokens: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[tokens, tokens]: minus infinity where the column is a later token than the row, else 0; the identity."""
+    later = torch.full((tokens, tokens), -torch.inf, dtype=dtype, device=device).triu_(1)
+    return later, torch.eye(tokens, dtype=dtype, device=device)
 
 
 @torch.no_grad()
