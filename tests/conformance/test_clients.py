@@ -104,6 +104,34 @@ def test_openai_maps_errors(locked_server) -> None:
         client.decisions.create(model="gpt-1", input="x", questions=[{"type": "predicate", "instructions": "?"}])
 
 
+TENANT = {"cache_salt": "tenant", "x_priority": 5, "x_timeout_ms": 60_000}
+
+
+def test_the_real_sdks_carry_our_own_fields(locked_server) -> None:
+    client = openai.OpenAI(api_key=locked_server.key, base_url=f"{locked_server.url}/v1")
+    predicate = {"type": "predicate", "instructions": REFUND}
+    with typesafe_sdk.TypeSafeClient(api_key=locked_server.key, base_url=locked_server.url) as other:
+        noul = {"refund": typesafe_sdk.Noul(instructions=REFUND)}
+        reply = other.system_one(state="a state of a tenant", questions=noul, extra_body=TENANT)
+
+    def again(**extra: object):
+        asked = {"input": "a state of a tenant", "questions": [predicate], "extra_body": {**TENANT, **extra}}
+        return client.decisions.create(model="gpt-6-luna", **asked)
+
+    assert again().answers[0].probability == reply.nouls["refund"].noul
+    assert again().usage.input_tokens_details.cached_tokens == reply.usage.input_tokens
+    assert again(cache_salt="stranger").usage.input_tokens_details.cached_tokens < reply.usage.input_tokens
+
+
+def test_a_time_limit_that_is_over_is_not_tried_again(locked_server) -> None:
+    client = openai.OpenAI(api_key=locked_server.key, base_url=f"{locked_server.url}/v1")
+    questions = [{"type": "predicate", "instructions": REFUND}]
+    with pytest.raises(openai.APIStatusError) as late:
+        client.decisions.create(model="gpt-6-luna", input="x", questions=questions, extra_body={"x_timeout_ms": 0.001})
+    assert (late.value.status_code, late.value.code) == (504, "expired")
+    assert 'status="504"} 1.0' in httpx.get(f"{locked_server.url}/metrics").text
+
+
 @pytest.mark.parametrize("dialect", ["systemone", "decisions"])
 def test_jev_lite(locked_server, dialect: str) -> None:
     if dialect == "systemone":
