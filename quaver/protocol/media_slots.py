@@ -6,6 +6,7 @@ assets. What a text leads to, and whether it may, is for the media room to say.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -95,8 +96,8 @@ def local_media(source: MediaSource) -> MediaSource:
 
     Only for callers in this process: a request from elsewhere must never name a file of this machine.
     """
-    # Encoded media are far longer than any path.
-    named = isinstance(source, str) and len(source) < 4096 and Path(source).is_file()
+    # Of text that cannot be a path, as too long a name cannot, isfile says only that it is none.
+    named = isinstance(source, str) and os.path.isfile(source)
     return Path(str(source)) if named else source
 
 

@@ -251,6 +251,10 @@ class TestMedia:
         with pytest.raises(BadRequest, match=r"state\.1: beside media parts only"):
             parse_wire({"state": [{"type": "image_url", "image_url": PNG}, 3], "questions": NOUL})
 
+    @pytest.mark.parametrize("item", ["A" * 300, "A" * 10_000, "A/" * 3000, "\0", ""])
+    def test_text_that_names_no_file_stays_text(self, item: str) -> None:
+        assert parse({"state": "x", "questions": NOUL, "images": [item]}).request.images == (item,)
+
     def test_bytes_and_paths_are_for_callers_in_this_process(self, tmp_path: Path) -> None:
         file = tmp_path / "a.png"
         file.write_bytes(b"png")

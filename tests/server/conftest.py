@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -63,17 +64,30 @@ def http() -> Iterator[Http]:
     decider.close()
 
 
-@pytest.fixture
-def running() -> Iterator[Callable[..., Running]]:
-    """Starts servers that the test need not stop."""
+@contextmanager
+def _starting() -> Iterator[Callable[..., Running]]:
     started: list[Running] = []
 
-    def start(decider: FakeDecider, config: ServerConfig | None = None) -> Running:
+    def start(decider: Any, config: ServerConfig | None = None) -> Running:
         started.append(Running(decider, config))
         return started[-1]
 
     yield start
     for server in started:
         server.stop()
-        server.thread.join(10)
+        server.thread.join(30)
         assert not server.thread.is_alive()
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., Running]]:
+    """Starts servers that the test need not stop."""
+    with _starting() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[Callable[..., Running]]:
+    """The same for the tests of a file together."""
+    with _starting() as start:
+        yield start
