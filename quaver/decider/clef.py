@@ -82,7 +82,7 @@ class ClefFamily:
         return [self._prompt.encode(single, media_ids, on_overflow) for single in requests]
 
     def _media(self, request: Request) -> Media | None:
-        processor, read = self._release.processor, self._media_reader
+        processor, read = self._release.processor, self._media_reader.begun()
         if isinstance(processor, OmniProcessor):
             return processor.encode(
                 read.each("images", request.images, lambda source: read.image(source, AS_STORED)),

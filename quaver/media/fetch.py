@@ -33,7 +33,7 @@ _LOOKUPS = ThreadPoolExecutor(8, thread_name_prefix="quaver-lookup")
 def fetch(address: str, most: int, policy: MediaPolicy) -> bytes:
     """The body at ``address``. Raises BadMedia when it may not be fetched, cannot be, or has over ``most`` bytes."""
     url = policy.check_url(address)
-    ends = time.monotonic() + policy.fetch_seconds
+    ends = policy.ends or time.monotonic() + policy.fetch_seconds
     backend = _Pinned(policy, lambda: _left(ends))
     try:
         with httpcore.ConnectionPool(ssl_context=_ssl_context(), network_backend=backend) as pool:

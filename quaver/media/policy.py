@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -20,8 +21,8 @@ class MediaPolicy:
     """The hosts and the folder that text in a request may name. As it is made without arguments: none.
 
     ``hosts`` are ``HOST``, ``HOST:PORT`` or either with ``*.`` in front for every name below HOST; without a
-    port, 80 for http and 443 for https are meant. A fetch may take ``fetch_seconds`` in all and follow
-    ``redirects``. ``folder`` is the one below which files may be read.
+    port, 80 for http and 443 for https are meant. A fetch may follow ``redirects``, and the fetches of a request
+    may take ``fetch_seconds`` together; ``ends`` is set for one. ``folder`` is the one below which files may be read.
     ``allow_addresses`` names, per host, addresses that may be connected to although they are not public.
     Raises BadRequest for an entry that is not a host, and a folder that is none.
     """
@@ -31,12 +32,17 @@ class MediaPolicy:
     fetch_seconds: float = 10.0
     redirects: int = 3
     allow_addresses: Mapping[str, Collection[str]] = field(default_factory=dict)
+    ends: float | None = None
 
     def __post_init__(self) -> None:
         for entry in self.hosts:
             _host_and_port(entry)
         if self.folder is not None and not self.folder.is_dir():
             raise BadRequest(f"{self.folder} is not a folder, so no media can be read below it")
+
+    def begun(self) -> MediaPolicy:
+        """This policy for one request, the time for its fetches running from now on."""
+        return replace(self, ends=time.monotonic() + self.fetch_seconds)
 
     def check_url(self, text: str) -> httpx.URL:
         """``text`` as a URL that may be fetched, or BadMedia saying what is wrong with it."""

@@ -37,6 +37,10 @@ class MediaReader:
         self._policy = policy
         self._decode = decode
 
+    def begun(self) -> MediaReader:
+        """This reader for one request, whose fetches share the time that the policy gives them."""
+        return MediaReader(self._limits, self._policy.begun(), self._decode)
+
     def each(self, kind: str, sources: Sequence[object], read: Callable[[object], Read]) -> list[Read]:
         """Every source of a request's list read; the error leads to the item that cannot be."""
         if len(sources) > self._limits.items:

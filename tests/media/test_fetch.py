@@ -409,6 +409,17 @@ def test_a_host_that_takes_too_long(listener: Listener, path: str) -> None:
         get(listener, path, fetch_seconds=0.3)
 
 
+@pytest.mark.usefixtures("network")
+def test_the_fetches_of_a_request_share_their_time(listener: Listener) -> None:
+    begun = policy(listener, fetch_seconds=0.5).begun()
+    assert read_bytes(f"http://{NAME}:{listener.port}/file", MOST, begun) == FILE
+    for _ in range(2):
+        with pytest.raises(BadMedia, match=r"within 0\.5 s"):
+            read_bytes(f"http://{NAME}:{listener.port}/silent/", MOST, begun)
+    # The second one was not even asked for: nothing was left of the time.
+    assert [path for path, _ in listener.requests] == ["/file", "/silent/"]
+
+
 def test_a_lookup_that_takes_too_long(listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answer.wait(30) and [])
