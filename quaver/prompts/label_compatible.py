@@ -69,11 +69,12 @@ def check_length(question_id: str, length: int, limit: int) -> None:
 
 def single_tokens(tokenizer: PromptTokenizer, tail: str, labels: tuple[str, ...]) -> list[int]:
     """The token of each label after the prompt. Raises BadRelease unless each has one of its own."""
-    replies = reply_ids(tokenizer, tail, labels)
-    broken = [label for label, ids in zip(labels, replies, strict=True) if len(ids) != 1 or replies.count(ids) > 1]
-    if broken:
-        raise BadRelease(f"the label {broken[0]!r} is not one distinct token after this model's chat prompt")
-    return [ids[0] for ids in replies]
+    tokens: list[int] = []
+    for label, ids in zip(labels, reply_ids(tokenizer, tail, labels), strict=True):
+        if ids is None or len(ids) != 1 or ids[0] in tokens:
+            raise BadRelease(f"the label {label!r} is not one distinct token after this model's chat prompt")
+        tokens.append(ids[0])
+    return tokens
 
 
 def question_text(question: Question) -> str:

@@ -59,14 +59,13 @@ LARGEST = (("noul", 2), ("score", MAX_LEVELS), ("choice", len(LETTERS.labels)), 
 class LabelSchemes:
     """The labels that one model can be asked for; ``tail`` is the text between the user's and the reply.
 
-    Every label is proved when this is made. ``surface_variants``: other ways to write a label count too.
-    Raises BadRelease when the tokenizer merges labels with the end of the prompt or cannot tell them apart.
+    Every label is proved when this is made. Raises BadRelease when the tokenizer merges labels with the
+    end of the prompt or cannot tell them apart.
     """
 
-    def __init__(self, tokenizer: PromptTokenizer, tail: str, surface_variants: bool = True) -> None:
+    def __init__(self, tokenizer: PromptTokenizer, tail: str) -> None:
         self._tokenizer = tokenizer
         self._tail = tail
-        self._surface_variants = surface_variants
         self._proved = {scheme: self._prove(scheme) for scheme in {s for row in SCHEMES.values() for s in row}}
         self.labels_of = lru_cache(maxsize=512)(self._labels_of)
         for question_type, count in LARGEST:
@@ -84,40 +83,42 @@ class LabelSchemes:
                 return scheme, LabelSet(labels, (node,), tuple(((0, i),) for i in range(count)))
         scheme = next(scheme for scheme in SCHEMES[question_type] if len(scheme.labels) >= count)
         labels = scheme.labels[:count]
-        return scheme, whole_labels(labels, reply_ids(self._tokenizer, self._tail, labels))
+        replies = reply_ids(self._tokenizer, self._tail, labels)
+        merged = next((label for label, ids in zip(labels, replies, strict=True) if ids is None), None)
+        if merged is not None:
+            raise BadRelease(
+                f"the tokenizer merges the label {merged!r} with the end of the chat prompt, so it has no token of its "
+                "own"
+            )
+        return scheme, whole_labels(labels, [ids for ids in replies if ids is not None])
 
     def _prove(self, scheme: Scheme) -> dict[str, Ids]:
         """The tokens of each label that is one distinct token, and of its other ways to be written."""
         ways = [scheme.ways(label) for label in scheme.labels]
         ids = iter(reply_ids(self._tokenizer, self._tail, [way for row in ways for way in row]))
         tokens = [[next(ids) for _ in row] for row in ways]
-        single = [[way[0] for way in row if len(way) == 1] if len(row[0]) == 1 else [] for row in tokens]
+        single = [[way[0] for way in row if way and len(way) == 1] for row in tokens]
         # A token that could mean two labels counts for neither.
         owners: dict[int, set[int]] = {}
         for i, row in enumerate(single):
             for token in row:
                 owners.setdefault(token, set()).add(i)
         proved = {}
-        for label, row in zip(scheme.labels, single, strict=True):
+        for label, row, (first, *_) in zip(scheme.labels, single, tokens, strict=True):
             own = tuple(token for token in dict.fromkeys(row) if len(owners[token]) == 1)
-            if own and own[0] == row[0]:
-                proved[label] = own if self._surface_variants else own[:1]
+            if first == own[:1]:
+                proved[label] = own
         return dict(list(proved.items())[:MAX_OPTIONS])
 
 
-def reply_ids(tokenizer: PromptTokenizer, tail: str, texts: Sequence[str]) -> list[Ids]:
+def reply_ids(tokenizer: PromptTokenizer, tail: str, texts: Sequence[str]) -> list[Ids | None]:
     """The tokens that each text adds to a prompt that ends with ``tail``, as the beginning of the reply.
 
-    Raises BadRelease when a text changes the prompt's own last tokens.
+    None for a text that changes the prompt's own last tokens.
     """
     end = tokenizer.fixed(tail)
-    replies = [tuple(ids) for ids in tokenizer.encode([tail + text for text in texts], "reference")]
-    merged = next((text for text, ids in zip(texts, replies, strict=True) if ids[: len(end)] != end), None)
-    if merged is not None:
-        raise BadRelease(
-            f"the tokenizer merges the label {merged!r} with the end of the chat prompt, so it has no token of its own"
-        )
-    return [ids[len(end) :] for ids in replies]
+    replies = tokenizer.encode([tail + text for text in texts], "reference")
+    return [tuple(ids[len(end) :]) if tuple(ids[: len(end)]) == end else None for ids in replies]
 
 
 def whole_labels(labels: Sequence[str], replies: Sequence[Ids]) -> LabelSet:

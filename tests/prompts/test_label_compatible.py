@@ -93,5 +93,5 @@ def test_what_this_style_cannot_ask_is_refused() -> None:
         prompt.encode(Request("s", {"q": Choice("?", [f"o{i}" for i in range(27)])}))
     with pytest.raises(TooLong, match=r"'q' makes a prompt of \d+ tokens and the limit is 60"):
         prompt.encode(Request("word " * 60, {"q": Noul("?")}))
-    with pytest.raises(BadRelease, match=r"not one distinct token|merges the label"):
+    with pytest.raises(BadRelease, match="not one distinct token"):
         CompatibleLabelPrompt(tokenizer("qwen3"), UserTurn("<|im_start|>", "<|im_end|>The answer is ye", False), 8192)

@@ -63,8 +63,6 @@ def test_surface_variants_are_the_same_word(name: str) -> None:
         expected = [ids[len(end) :] for ids in both.encode([turn(name).tail + way for way in ways], "reference")]
         assert [list(group)[i : i + 1] for i in range(len(group))] == [ids for ids in expected if len(ids) == 1]
         assert len(group) >= 3
-    alone = LabelSchemes(both, turn(name).tail, surface_variants=False).labels_of("noul", 2)[1].nodes[0].groups
-    assert alone == tuple(group[:1] for group in groups)
 
 
 def made(tmp_path_factory: pytest.TempPathFactory, words: str, merges: list[tuple[str, str]]) -> PromptTokenizer:
@@ -110,6 +108,14 @@ def test_labels_that_merge_with_the_prompt_are_refused(tmp_path_factory: pytest.
     merging = made(tmp_path_factory, LETTERS + LOWER, [(":", "y"), (":", "A")])
     with pytest.raises(BadRelease, match="merges the label"):
         LabelSchemes(merging, "<reply>:")
+
+
+def test_a_way_to_write_a_label_that_merges_with_the_prompt_is_left_out(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    merging = made(tmp_path_factory, LETTERS + LOWER, [(":", " "), ("y", "e"), ("ye", "s"), ("n", "o")])
+    _, noul = LabelSchemes(merging, "<reply>:").labels_of("noul", 2)
+    assert noul.nodes[0].groups == tuple(merging.fixed(f"<reply>:{label}")[2:] for label in ("yes", "no"))
 
 
 @pytest.mark.parametrize(
