@@ -1,0 +1,90 @@
+"""Rows c and f: a state that nobody knows, beside transformers, the machine's peak and the bare backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from engine_report import Check
+from engine_sides import CACHE_BYTES, Plan
+from engine_texts import Texts
+from engine_timing import in_turns, matrix_peak, medians, ratio
+
+from quaver.engine import Engine, Policy
+from quaver.engine.causal import CausalPrompt, CausalReader
+from quaver.engine.joint import JointHead
+from quaver.heads.checkpoint import load_joint_schema_head
+from quaver.models.backbone import Row
+from quaver.models.clef import load_clef
+from quaver.models.placement import prepare_thread, step_tokens
+from quaver.models.release import inspect
+
+
+def cold_state(plan: Plan) -> list[Check]:
+    """Row c: a whole request of ours beside transformers' forward without any head."""
+    texts, tokens = Texts(plan.hybrid), plan.tokens(2048)
+    ids = texts.encoded(texts.sized(tokens, 0)).ids
+    with plan.decider(plan.hybrid) as decider, plan.reference(plan.hybrid) as reference:
+        decider.systemone(texts.sized(128, "warm-up"))
+        reference.forward(ids[:128])
+
+        def sides(number: int) -> dict[str, Callable[[], object]]:
+            asked = texts.sized(tokens, number)
+            with ThreadPoolExecutor(1) as thread:
+                peaks.append(thread.submit(matrix_peak, getattr(torch, plan.dtype)).result())
+            return {
+                "quaver": lambda: decider.systemone(asked),
+                "transformers": lambda: reference.forward(texts.encoded(asked).ids),
+            }
+
+        peaks: list[float] = []
+        measured = in_turns(plan.rounds or 3, sides)
+        flops = reference.flops(len(ids))
+    figures, peak = medians(measured), max(peaks)
+    speed = flops / figures["quaver"]
+    what = f"{len(ids)} tokens cold, {plan.dtype}"
+    faster = ratio(measured["transformers"], measured["quaver"])
+    return [
+        Check("c", what, figures, "s", faster, ">=", 1.6, {"tokens": len(ids), "rounds": len(peaks)}),
+        Check(
+            "c",
+            f"{what}, share of the peak of matrix products",
+            {"quaver": speed / 1e9, "transformers": flops / figures["transformers"] / 1e9, "peak": peak / 1e9},
+            "GFLOP/s",
+            speed / peak,
+            ">=",
+            0.75,
+        ),
+    ]
+
+
+def overhead(plan: Plan) -> list[Check]:
+    """Row f: queue, scheduler, parts, head and keeping the state, over one forward of the bare backbone."""
+    return [_overhead(plan, plan.tokens(2048), 0.05), _overhead(plan, plan.tokens(128), 0.15)]
+
+
+def _overhead(plan: Plan, tokens: int, target: float) -> Check:
+    texts, release = Texts(plan.hybrid), load_clef(inspect(plan.hybrid), "cpu", plan.dtype)
+    backbone = release.backbone
+    head = load_joint_schema_head(plan.hybrid, backbone.device, backbone.dtype)
+    reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), CACHE_BYTES)
+    engine = Engine(reader, Policy(step_tokens(backbone.device)))
+    encoded = texts.encoded(texts.sized(tokens, 0))
+    inputs = backbone.prepare(encoded.ids)
+
+    def sides(number: int) -> dict[str, Callable[[], object]]:
+        # Another salt is another state to the cache.
+        prompt = CausalPrompt(encoded, inputs, salt=str(number))
+        return {
+            "engine": lambda: engine.submit([prompt]).result(),
+            "backbone": lambda: thread.submit(backbone.forward, [Row(inputs, 0, len(inputs))]).result(),
+        }
+
+    with ThreadPoolExecutor(1, initializer=prepare_thread) as thread:
+        in_turns(1, lambda _: sides(-1))
+        measured = in_turns(plan.rounds or (3 if tokens > 1000 else 15), sides)
+    engine.close()
+    added = ratio(measured["engine"], measured["backbone"]) - 1.0
+    what = f"what the engine adds to a bare forward of {len(inputs)} tokens"
+    return Check("f", what, medians(measured), "s", added, "<=", target, {"rounds": len(measured["engine"])})

@@ -1,0 +1,93 @@
+"""Who is measured: Quaver, and the Clef reference in a loop over requests, each on a thread of its own."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+import torch
+from clef_finetune._vendor import joint_schema_model as reference
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from transformers import AutoTokenizer, Qwen3_5ForConditionalGeneration
+
+import quaver
+from quaver.decider import Decider
+
+#: Room for some states of the longest kind that is asked about.
+CACHE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which releases are measured in which precision, and how much: ``scale`` 1 is the full size of every row.
+
+    ``rounds`` None leaves their number to the rows. ``hybrid`` has recurrent layers, ``dense`` has none.
+    """
+
+    hybrid: Path
+    dense: Path
+    small: Path
+    dtype: str
+    scale: float = 1.0
+    rounds: int | None = None
+
+    def tokens(self, full: int) -> int:
+        return max(16, round(full * self.scale))
+
+    def count(self, full: int, least: int = 2) -> int:
+        return max(min(full, least), round(full * self.scale))
+
+    def decider(self, release: Path, cache_bytes: int = CACHE_BYTES) -> Decider[Any]:
+        return quaver.load(str(release), device="cpu", dtype=self.dtype, state_cache_bytes=cache_bytes)
+
+    def reference(self, release: Path) -> Reference:
+        return Reference(release, self.dtype)
+
+
+class Reference:
+    """The published code over transformers' own model: one request after another, nothing kept between them."""
+
+    def __init__(self, release: Path, dtype: str) -> None:
+        precision = getattr(torch, dtype)
+        backbone = Qwen3_5ForConditionalGeneration.from_pretrained(release, dtype=precision)
+        weights = load_file(release / "joint_head.safetensors")
+        head = reference.JointSchemaHead(**json.loads((release / "joint_head_config.json").read_text()))
+        head.load_state_dict(weights)
+        self._model = reference.ClefModel(backbone, head.to(precision)).eval()
+        self._text: Any = backbone.model.language_model
+        # For text the reference asks its processor only for the tokenizer.
+        self._processor = SimpleNamespace(tokenizer=AutoTokenizer.from_pretrained(release))
+        self._thread = ThreadPoolExecutor(1)
+
+    def systemone(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Answers a body."""
+        return self._thread.submit(partial(reference.systemone, self._model, self._processor, body)).result()
+
+    def forward(self, ids: tuple[int, ...]) -> Tensor:
+        """The backbone alone, [1, L, hidden]."""
+        return self._thread.submit(self._forward, torch.tensor([ids])).result()
+
+    def flops(self, tokens: int) -> float:
+        """Of the matrix products that a backbone cannot do without: its linear layers and causal attention."""
+        layers, config = self._text.layers, self._text.config
+        linear = sum(module.weight.numel() for module in layers.modules() if isinstance(module, nn.Linear))
+        attention = sum(hasattr(layer, "self_attn") for layer in layers)
+        width = config.num_attention_heads * config.head_dim
+        return 2.0 * linear * tokens + 2.0 * attention * width * tokens**2
+
+    def __enter__(self) -> Reference:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._thread.shutdown()
+
+    @torch.inference_mode()
+    def _forward(self, ids: Tensor) -> Tensor:
+        hidden: Tensor = self._text(input_ids=ids, use_cache=False).last_hidden_state
+        return hidden
