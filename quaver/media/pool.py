@@ -73,10 +73,12 @@ class DecoderPool:
         return _Worker(self._memory)
 
     def _put_back(self, worker: _Worker) -> None:
-        if worker.alive and not self._closed:
+        if worker.alive:
             self._idle.append(worker)
         else:
             worker.stop()
+        if self._closed:
+            self.close()
 
 
 class _Worker:
@@ -85,21 +87,14 @@ class _Worker:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._channel, theirs = socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "quaver.media.worker", str(theirs.fileno()), str(memory)],
-                env=_environment(),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        with _Deadline(self._process, START_SECONDS):
-            try:
+        try:
+            with theirs:
+                self._process = _start(theirs.fileno(), memory)
+            with _Deadline(self._process, START_SECONDS):
                 receive(self._channel)
-            except (EOFError, OSError) as error:
-                self.stop()
-                raise Unavailable("the media decoder's process does not start") from error
+        except (EOFError, OSError) as error:
+            self._channel.close()
+            raise Unavailable("the media decoder's process does not start") from error
 
     @property
     def pid(self) -> int:
@@ -134,6 +129,17 @@ class _Worker:
         self._process.kill()
         self._process.wait()
         self._channel.close()
+
+
+def _start(channel: int, memory: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "quaver.media.worker", str(channel), str(memory)],
+        env=_environment(),
+        pass_fds=[channel],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 class _Deadline:

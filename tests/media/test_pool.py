@@ -37,9 +37,16 @@ def large(side: int) -> bytes:
     return file.getvalue()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pool() -> Iterator[DecoderPool]:
     with DecoderPool(processes=1, seconds=2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def fresh() -> Iterator[DecoderPool]:
+    """A pool whose process has yet to start."""
+    with DecoderPool(processes=1) as pool:
         yield pool
 
 
@@ -130,10 +137,10 @@ def test_a_file_that_needs_too_much_memory() -> None:
         assert pool.idle == started, "the process has survived its own limit"
 
 
-def test_decoders_see_no_secrets_and_write_no_files(monkeypatch: pytest.MonkeyPatch, pool: DecoderPool) -> None:
+def test_decoders_see_no_secrets_and_write_no_files(monkeypatch: pytest.MonkeyPatch, fresh: DecoderPool) -> None:
     monkeypatch.setenv("API_KEY", "hunter2")
-    MediaReader(decode=pool).image(PICTURE, UPRIGHT)
-    [worker] = pool.idle
+    MediaReader(decode=fresh).image(PICTURE, UPRIGHT)
+    [worker] = fresh.idle
     assert b"hunter2" not in Path(f"/proc/{worker}/environ").read_bytes()
     limits = Path(f"/proc/{worker}/limits").read_text()
     assert [line.split()[3:5] for line in limits.splitlines() if line.startswith("Max file size")] == [["0", "0"]]
@@ -163,3 +170,12 @@ def test_decoders_end_when_their_parent_is_killed() -> None:
     while stat.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not stat.exists()
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nowhere/python"])
+def test_a_process_that_does_not_start(program: str, monkeypatch: pytest.MonkeyPatch, fresh: DecoderPool) -> None:
+    monkeypatch.setattr(sys, "executable", program)
+    with pytest.raises(Unavailable, match="does not start"):
+        MediaReader(decode=fresh).image(PICTURE, UPRIGHT)
+    monkeypatch.undo()
+    assert MediaReader(decode=fresh).image(PICTURE, UPRIGHT).digest == read_image(PICTURE).digest
