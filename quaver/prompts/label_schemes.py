@@ -106,7 +106,7 @@ class LabelSchemes:
         proved = {}
         for label, row, (first, *_) in zip(scheme.labels, single, tokens, strict=True):
             own = tuple(token for token in dict.fromkeys(row) if len(owners[token]) == 1)
-            if first == own[:1]:
+            if own and first == own[:1]:
                 proved[label] = own
         return dict(list(proved.items())[:MAX_OPTIONS])
 
