@@ -8,11 +8,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
+from quaver.decider.batch import decide_many
 from quaver.decider.family import EncodedView, Family, Limits, Prepared
 from quaver.decider.media import media_placed
 from quaver.engine import Engine, Policy
 from quaver.engine.job import Finished, Prompt
-from quaver.errors import BadRequest
+from quaver.errors import BadRequest, QuaverError
 from quaver.heads.scoring import probabilities
 from quaver.protocol import local_media, parse, reply
 from quaver.questions import (
@@ -86,6 +87,19 @@ class Decider(Generic[Prompt]):
         """Answer every question about one state. Raises a ``QuaverError`` when that cannot be done."""
         images, audio, videos = (tuple(map(local_media, sources)) for sources in (images, audio, videos))
         return self.submit(Request(state, questions, images, audio, videos)).result()
+
+    def decide_many(
+        self,
+        states: Sequence[Json],
+        questions: Mapping[str, Question],
+        *,
+        images: Sequence[MediaSource] = (),
+        audio: Sequence[MediaSource] = (),
+        videos: Sequence[MediaSource] = (),
+    ) -> list[Answers | QuaverError]:
+        """Answer the same questions about each state, in order; a state that fails has its error in its place."""
+        images, audio, videos = (tuple(map(local_media, sources)) for sources in (images, audio, videos))
+        return decide_many(self.submit, (Request(state, questions, images, audio, videos) for state in states))
 
     def submit(self, request: Request) -> Future[Answers]:
         """Prepare a request in this thread and queue it. Cancelling the future drops it."""
