@@ -51,7 +51,7 @@ def test_a_table_is_printed_for_people() -> None:
         ([STATE], "questions must not be empty"),
         ([STATE, "--score", "How? = " + " | ".join("abcdefghijk")], "1 to 10 levels, got 11"),
         ([STATE, "--noul", "Is it?", "--model", "/nowhere"], "/nowhere"),
-        ([STATE, "--noul", "Is it?", "--image", "cat.png"], "text only"),
+        ([STATE, "--noul", "Is it?", "--image", "cat.png"], "cannot see images; it reads text"),
         ([STATE, "--noul", "Is it?", "--reading", "joint"], 'reading "joint"'),
         (["--batch", "x.jsonl"], "--batch needs --out"),
     ],
@@ -65,15 +65,17 @@ def test_mistakes_are_explained_without_a_traceback(arguments: list[str], messag
 
 
 def test_models_lists_what_is_here(tmp_path: Path) -> None:
-    clef = Path(__file__).parents[1] / "golden/clef-flash-tiny"
-    done = quaver("models", clef, tmp_path, "--json")
-    embedded, release = json.loads(done.stdout)
+    golden = Path(__file__).parents[1] / "golden"
+    done = quaver("models", golden / "clef-flash-tiny", golden / "clef-omni-tiny", tmp_path, "--json")
+    embedded, release, omni = json.loads(done.stdout)
     assert embedded["load"] == "embedded"
     assert embedded["reads"] == ["text"]
     assert embedded["max_length"] is None
     assert release["reads"] == ["text", "images", "videos"]
     assert release["reading"] == ["joint", "independent"]
     assert release["max_length"] == 16_384
+    assert omni["reads"] == ["text", "images", "audio", "videos"]
+    assert omni["max_length"] == 64_000
     assert f"not listed: {tmp_path}" in done.stderr.replace("\n", "")
     assert "no limit" in quaver("models").stdout
 
