@@ -18,7 +18,7 @@ from torch import Tensor
 from quaver.engine.job import Outcome, Reading, Step
 from quaver.engine.tree import Known, Piece, StateTree, Symbol, owned
 from quaver.errors import EngineFault
-from quaver.models.backbone import Backbone, Computed, Inputs, Row, Snapshot
+from quaver.models.backbone import Backbone, Computed, Inputs, Pause, Row, Snapshot
 
 #: A snapshot is taken every so many tokens of a state, besides the one near its end.
 SNAPSHOT_EVERY = 512
@@ -152,9 +152,9 @@ class CausalReader(Generic[AskedOf]):
         return progress
 
     @torch.inference_mode()
-    def step(self, parts: Sequence[tuple[CausalProgress[AskedOf], int]]) -> Step:
+    def step(self, parts: Sequence[tuple[CausalProgress[AskedOf], int]], pause: Pause | None = None) -> Step:
         started = time.perf_counter()
-        computed = self.backbone.forward([self._row(progress, tokens) for progress, tokens in parts])
+        computed = self.backbone.forward([self._row(progress, tokens) for progress, tokens in parts], pause)
         # Checked before anything is kept; on a GPU this is also what waits for the forward.
         sound = [bool(result.hidden.isfinite().all()) for result in computed]
         memories = [self.head.memory(result.hidden) for result in computed]

@@ -19,8 +19,14 @@ import torch
 from quaver.engine.job import Finished, Job, ProgressOf, Prompt, Reader, Step, Waiter, Work
 from quaver.engine.scheduler import Policy, order, plan
 from quaver.errors import EngineFault, Expired, Overloaded, QuaverError, Unavailable
+from quaver.models.backbone import Pause
 from quaver.models.placement import prepare_thread
 
+#: A work with the tokens of it that a step computes.
+Part = tuple[Work[Prompt, ProgressOf], int]
+
+#: What may come in between has at most this fraction of the step's tokens.
+SHORT = 4
 #: A step is never planned smaller than this, however little memory there is.
 LEAST_STEP_TOKENS = 16
 #: After so many steps without running out of memory, a shrunken step doubles again.
@@ -48,6 +54,7 @@ class Engine(Generic[Prompt, ProgressOf]):
         self._jobs: dict[tuple[Prompt, ...], Job[Prompt, ProgressOf]] = {}
         self._leaders: dict[Hashable, Work[Prompt, ProgressOf]] = {}
         self._step_tokens, self._steps_since_shrink = policy.step_tokens, 0
+        self._started, self._paused = 0.0, 0.0  # of the step under way, and its seconds that went to others
         self._counts = dict.fromkeys(
             ("jobs_done", "jobs_failed", "jobs_dropped", "tokens_computed", "tokens_reused", "steps", "rows"), 0
         )
@@ -150,23 +157,56 @@ class Engine(Generic[Prompt, ProgressOf]):
                 self._end(job)
 
     def _advance(self) -> None:
-        """One step, and the answers of the jobs that it finished."""
         works = [work for job in self._jobs.values() for work in job.works if work.reading is None]
+        self._started, self._paused = time.monotonic(), 0.0
+        self._compute(self._plan(works, self._step_tokens), self._let_in)
+
+    def _let_in(self) -> None:
+        """In the middle of a step: what has just arrived and is short goes first.
+
+        So steps can be as large as the device likes them, and still nobody waits for more than one layer
+        of them. Half of the time is the step's own, however many arrive.
+        """
+        began = time.monotonic()
+        if self._inbox.empty() or self._paused > (began - self._started) / 2:
+            return
+        self._receive()
+        running = [work for job in self._jobs.values() for work in job.works if work.running]
+        tokens = sum(min(work.remaining, self._step_tokens) for work in running) // SHORT
+        urgent = min(work.priority for work in running)
+        works = [
+            work
+            for job in self._jobs.values()
+            if not (job.running or job.abandoned) and job.priority <= urgent
+            for work in job.works
+            if work.reading is None and work.remaining <= tokens
+        ]
+        if parts := self._plan(works, tokens):
+            self._compute(parts, None)
+            self._paused += time.monotonic() - began
+
+    def _plan(self, works: Sequence[Work[Prompt, ProgressOf]], tokens: int) -> list[Part[Prompt, ProgressOf]]:
         ordered = order(works, self._policy, time.monotonic())
-        policy = replace(self._policy, step_tokens=self._step_tokens)
-        parts = plan((work for work in ordered if self._start(work)), policy)
+        return plan((work for work in ordered if self._start(work)), replace(self._policy, step_tokens=tokens))
+
+    def _compute(self, parts: Sequence[Part[Prompt, ProgressOf]], pause: Pause | None) -> None:
+        """One step, and the answers of the jobs that it finished."""
+        for work, _ in parts:
+            work.running = True
         try:
-            step = self._reader.step([(_opened(work), tokens) for work, tokens in parts])
+            step = self._reader.step([(_opened(work), tokens) for work, tokens in parts], pause)
         except Exception as error:
+            for work, _ in parts:
+                work.running = False
             self._recover(parts, error)
             return
         self._count(step, len(parts))
         jobs = dict.fromkeys(work.job for work, _ in parts)
         for job in jobs:
-            job.prefill += step.prefill
+            job.prefill += step.prefill - (self._paused if pause else 0.0)
             job.head += step.head
         for (work, _), outcome in zip(parts, step.outcomes, strict=True):
-            work.served, work.alone = time.monotonic(), False
+            work.served, work.alone, work.running = time.monotonic(), False, False
             if isinstance(outcome, EngineFault):
                 self._reject(work, outcome, in_company=len(parts) > 1)
             else:
@@ -237,7 +277,7 @@ class Engine(Generic[Prompt, ProgressOf]):
                 self._open_work(heir, work)
                 self._leaders[work.state] = heir
 
-    def _recover(self, parts: Sequence[tuple[Work[Prompt, ProgressOf], int]], error: Exception) -> None:
+    def _recover(self, parts: Sequence[Part[Prompt, ProgressOf]], error: Exception) -> None:
         """A whole step failed: less of it, or one part at a time, will tell whose fault that was."""
         if out_of_memory(error):
             self._reader.shrink()

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from quaver.errors import EngineFault
+from quaver.models.backbone import Pause
 
 
 class AnyPrompt(Hashable, Protocol):
@@ -78,9 +79,9 @@ class Reader(Protocol[PromptIn, ProgressOf]):
     def open(self, prompt: PromptIn, /) -> ProgressOf:
         """Begins a prompt, with everything that is known of it already."""
 
-    def step(self, parts: Sequence[tuple[ProgressOf, int]], /) -> Step:
+    def step(self, parts: Sequence[tuple[ProgressOf, int]], pause: Pause | None = None, /) -> Step:
         """Reads so many more tokens of each. May raise anything; then nothing has happened to any of them, as
-        nothing has to a part whose outcome is a fault."""
+        nothing has to a part whose outcome is a fault. Calls ``pause`` where another step may come between."""
 
     def shareable(self, leader: ProgressOf, /) -> bool:
         """Whether the leader has read all of its state that others can use."""
@@ -119,7 +120,8 @@ class Work(Generic[Prompt, ProgressOf]):
     """One prompt of a job under way.
 
     ``missing`` counts the tokens to compute as long as it is not opened; ``served`` is when it was last
-    computed on; ``alone`` says that it has to be tried by itself because a batch with it failed.
+    computed on; ``alone`` says that it has to be tried by itself because a batch with it failed;
+    ``running`` that a step with it is on its way.
     """
 
     job: Job[Prompt, ProgressOf]
@@ -130,6 +132,7 @@ class Work(Generic[Prompt, ProgressOf]):
     progress: ProgressOf | None = None
     reading: Reading | None = None
     alone: bool = False
+    running: bool = False
 
     @property
     def remaining(self) -> int:
@@ -172,6 +175,11 @@ class Job(Generic[Prompt, ProgressOf]):
     prefill: float = 0.0
     head: float = 0.0
     works: list[Work[Prompt, ProgressOf]] = field(default_factory=list)
+
+    @property
+    def running(self) -> bool:
+        """Whether a step with one of its prompts is on its way."""
+        return any(work.running for work in self.works)
 
     @property
     def abandoned(self) -> bool:

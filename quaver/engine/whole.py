@@ -9,6 +9,7 @@ from typing import Generic, Protocol
 
 from quaver.engine.job import Outcome, Prompt, PromptIn, Reading, Step
 from quaver.errors import EngineFault
+from quaver.models.backbone import Pause
 
 
 class ReadsWhole(Protocol[PromptIn]):
@@ -54,11 +55,13 @@ class WholeReader(Generic[Prompt]):
     def open(self, prompt: Prompt) -> WholeProgress[Prompt]:
         return WholeProgress(prompt)
 
-    def step(self, parts: Sequence[tuple[WholeProgress[Prompt], int]]) -> Step:
+    def step(self, parts: Sequence[tuple[WholeProgress[Prompt], int]], pause: Pause | None = None) -> Step:
         started = time.perf_counter()
         outcomes: list[Outcome] = []
         computed = 0
         for progress, _ in parts:
+            if pause:
+                pause()
             reading = self._model.read(progress.prompt)
             computed += reading.computed
             if all(bool(row.isfinite().all()) for row in reading.logits):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -88,6 +88,10 @@ class Computed:
     snapshots: Mapping[int, Snapshot]
 
 
+#: Called in the middle of a forward; may run another one.
+Pause = Callable[[], None]
+
+
 class Backbone(Protocol):
     """A causal language model, read for its hidden rows and never for text.
 
@@ -111,6 +115,7 @@ class Backbone(Protocol):
         those of ``media``. Runs no model."""
         ...
 
-    def forward(self, rows: Sequence[Row]) -> list[Computed]:
-        """Reads the rows together; what a row gives does not depend on its neighbours."""
+    def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
+        """Reads the rows together; what a row gives does not depend on its neighbours. Calls ``pause`` before
+        every layer: whoever waits for something short need not wait for all of them."""
         ...

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AttentionInterface
 
-from quaver.models.backbone import Computed, Row, Snapshot
+from quaver.models.backbone import Computed, Pause, Row, Snapshot
 from quaver.models.delta_layer import packed_forward
 from quaver.models.gated_delta import Layout
 
@@ -32,19 +32,22 @@ class Packing:
     rows: Sequence[Row]
     lengths: tuple[int, ...]
     layout: Layout
+    pause: Pause | None
     masks: list[Tensor | None]  # per row, what its new tokens may attend to: [new, past + new]
     keys_values: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # per attention layer, [heads, T, width]
     states: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)  # per recurrent layer, see Layout
 
     @classmethod
-    def of(cls, rows: Sequence[Row], dtype: torch.dtype, device: torch.device) -> Packing:
+    def of(cls, rows: Sequence[Row], dtype: torch.dtype, device: torch.device, pause: Pause | None = None) -> Packing:
         lengths = tuple(row.end - row.start for row in rows)
         cuts = tuple(tuple(cut - row.start for cut in row.cuts) for row in rows)
         masks = [_mask(row, dtype, device) for row in rows]
-        return cls(rows, lengths, Layout(lengths, cuts), masks)
+        return cls(rows, lengths, Layout(lengths, cuts), pause, masks)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
         """Causal attention of every row over its own past and itself; [H, T, D] to [T, H, D]."""
+        if self.pause:
+            self.pause()
         layer = len(self.keys_values)
         self.keys_values.append((key, value))
         lengths = list(self.lengths)
@@ -63,6 +66,8 @@ class Packing:
 
     def recur(self, layer: Any, hidden: Tensor) -> Tensor:
         """A gated delta layer over ``hidden`` [T, hidden], every row going on from its own state."""
+        if self.pause:
+            self.pause()
         number = len(self.states)
         states = [row.state for row in self.rows]
         convolution = _stacked([state.convolutions[number] if state else None for state in states])

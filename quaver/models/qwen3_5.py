@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import Qwen3_5ForConditionalGeneration
 
 from quaver.errors import BadRequest
-from quaver.models.backbone import Computed, Inputs, Media, Row
+from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.packed import Packing, pack, run
 from quaver.models.places import media_rows
 from quaver.models.weights import load_model
@@ -53,14 +53,14 @@ class Qwen35Backbone:
         return Inputs(tokens, positions[:, 0], media, places=kinds.nonzero().squeeze(1))
 
     @torch.inference_mode()
-    def forward(self, rows: Sequence[Row]) -> list[Computed]:
+    def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
         ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
         positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
         embeddings = self._text.embed_tokens(ids)
         if media := media_rows(rows, self._encode):
             places, levels = media
             embeddings[places.to(self.device)] = levels[0]
-        return run(self._text, embeddings, positions, Packing.of(rows, self.dtype, self.device))
+        return run(self._text, embeddings, positions, Packing.of(rows, self.dtype, self.device, pause))
 
     def _encode(self, inputs: Inputs) -> Tensor:
         """Rows [1, M, hidden] of all media tokens of a prompt, images and videos where they stand."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 from transformers import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from quaver.errors import BadRequest
-from quaver.models.backbone import Computed, Inputs, Media, Row
+from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.experts import check_experts
 from quaver.models.packed import Packing, pack, run
 from quaver.models.places import media_rows
@@ -20,6 +21,10 @@ from quaver.models.weights import load_model
 
 #: Parts of the published checkpoint that speak; a decision needs the thinker alone.
 SPEAKING = ("talker.", "code2wav.")
+GRIDS = ("image_grid_thw", "video_grid_thw", "video_second_per_grid")
+
+Numbers = tuple[float, ...]
+Grids = tuple[Numbers, ...]
 
 
 class Qwen3OmniBackbone:
@@ -42,6 +47,8 @@ class Qwen3OmniBackbone:
         self._pads = {f"{kind}_pad": getattr(config, f"{kind}_token_id") for kind in ("image", "audio", "video")}
         self._vision_start: int = config.vision_start_token_id
         self._audio_start: int = config.audio_start_token_id
+        # A film takes a while, and questions read apart share their media.
+        self._media_positions = lru_cache(maxsize=16)(self._positions_of)
         self._levels = 1 + len(config.vision_config.deepstack_visual_indexes)
 
     @property
@@ -55,25 +62,36 @@ class Qwen3OmniBackbone:
             # Without media the pads are ordinary rows of the embedding, as in the reference.
             return Inputs(tokens, torch.arange(len(ids)).expand(3, -1))
         self._check(ids, media)
-        sounds = media.tensors.get("feature_attention_mask")
-        positions, _ = self._model.get_rope_index(
-            tokens[None],
-            media.tensors.get("image_grid_thw"),
-            media.tensors.get("video_grid_thw"),
-            attention_mask=torch.ones_like(tokens[None]),
-            use_audio_in_video=(self._vision_start, self._audio_start) in pairwise(media.ids),
-            audio_seqlens=None if sounds is None else sounds.sum(-1),
-            second_per_grids=media.tensors.get("video_second_per_grid"),
-        )
+        start = ids.index(media.ids[0])
+        of_media = start + self._media_positions(media.ids, *_grids_and_lengths(media))
+        rest = of_media.max() + 1 + torch.arange(len(ids) - start - len(media.ids))
+        positions = torch.cat([torch.arange(start).expand(3, -1), of_media, rest.expand(3, -1)], dim=1)
         places = torch.isin(tokens, torch.tensor(list(self._pads.values()))).nonzero().squeeze(1)
-        return Inputs(tokens, positions[:, 0], media, places)
+        return Inputs(tokens, positions, media, places)
+
+    def _positions_of(
+        self, ids: tuple[int, ...], images: Grids, films: Grids, seconds: Numbers, sounds: Numbers
+    ) -> Tensor:
+        """Positions [3, len(ids)] of the media tokens ``ids``, as if they began the prompt."""
+        tokens = torch.tensor([ids])
+        positions, _ = self._model.get_rope_index(
+            tokens,
+            torch.tensor(images) if images else None,
+            torch.tensor(films) if films else None,
+            attention_mask=torch.ones_like(tokens),
+            use_audio_in_video=(self._vision_start, self._audio_start) in pairwise(ids),
+            audio_seqlens=torch.tensor(sounds),
+            second_per_grids=torch.tensor(seconds),
+        )
+        found: Tensor = positions[:, 0]
+        return found
 
     @torch.inference_mode()
-    def forward(self, rows: Sequence[Row]) -> list[Computed]:
+    def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
         ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
         positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
         embeddings = self._text.embed_tokens(ids)
-        packing = Packing.of(rows, self.dtype, self.device)
+        packing = Packing.of(rows, self.dtype, self.device, pause)
         media = media_rows(rows, self._encode)
         if media is None:
             return run(self._text, embeddings, positions, packing)
@@ -102,14 +120,22 @@ class Qwen3OmniBackbone:
         return rows
 
     def _check(self, ids: Sequence[int], media: Media) -> None:
-        # Positions are found by counting the tokens that open a sound, so these must agree as well as the pads.
-        for name, token in (*self._pads.items(), ("audio_start", self._audio_start)):
+        for name, token in self._pads.items():
             expected, found = media.ids.count(token), ids.count(token)
             if found != expected:
                 raise BadRequest(
                     f"the prompt holds {found} <|{name}|> tokens where its media give {expected}; remove <|{name}|> "
                     "from the text, or read special tokens in it as plain text"
                 )
+
+
+def _grids_and_lengths(media: Media) -> tuple[Grids, Grids, Numbers, Numbers]:
+    """What positions depend on besides the tokens: grids of images and films, seconds between the grids of a
+    film, features of each sound; hashable."""
+    empty = torch.empty(0)
+    images, films, seconds = (media.tensors.get(name, empty).tolist() for name in GRIDS)
+    sounds = media.tensors.get("feature_attention_mask", empty[:, None]).sum(-1).tolist()
+    return tuple(map(tuple, images)), tuple(map(tuple, films)), tuple(seconds), tuple(sounds)
 
 
 def load_qwen3_omni(path: Path, device: torch.device, dtype: torch.dtype) -> Qwen3OmniBackbone:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +18,7 @@ from quaver.engine import Engine, Policy
 from quaver.engine.causal import TAIL, CausalReader
 from quaver.engine.job import Finished
 from quaver.errors import EngineFault, Expired, Overloaded
-from quaver.models.backbone import Computed, Row
+from quaver.models.backbone import Computed, Pause, Row
 
 BAD = tokens(999, 40)
 
@@ -30,19 +30,35 @@ class Failing:
         self._backbone, self.how = tiny.model(kind)[0], how
         self.batches: list[list[int]] = []
         self.pause = 0.0
+        self.between_layers: Callable[[], None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backbone, name)
 
-    def forward(self, rows: Sequence[Row]) -> list[Computed]:
+    def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
+        def between() -> None:
+            if arrive := self.between_layers:
+                self.between_layers = None
+                arrive()
+            if pause:
+                pause()
+
         time.sleep(self.pause)
-        self.batches.append([row.end - row.start for row in rows])
+        lengths = [row.end - row.start for row in rows]
+        if not self.between_layers:
+            self.batches.append(lengths)
+            return self._forward(rows, pause)
+        results = self._forward(rows, between)
+        self.batches.append(lengths)
+        return results
+
+    def _forward(self, rows: Sequence[Row], pause: Pause | None) -> list[Computed]:
         bad = [tuple(row.inputs.ids[: len(BAD)].tolist()) == BAD for row in rows]
         if self.how == "memory" and sum(row.end - row.start for row in rows) > 64:
             raise torch.OutOfMemoryError("out of memory")
         if self.how == "raise" and any(bad):
             raise RuntimeError("no")
-        results = self._backbone.forward(rows)
+        results = self._backbone.forward(rows, pause)
         if self.how == "nan":
             for result, is_bad in zip(results, bad, strict=True):
                 if is_bad:
@@ -199,3 +215,20 @@ def test_any_order_of_operations_leaves_right_answers(kind: str) -> None:
         assert stats["cache_evictions"] > 0 and stats["tokens_reused"] > 0
         assert stats["state_cache_bytes"] <= size
         assert reader.tree.length("", BAD) < len(BAD) // 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_short_come_between_the_layers_of_a_long_step(kind: str) -> None:
+    giant, short = prompt(tokens(6, 4_000), kind=kind), prompt(tokens(7, 20), kind=kind)
+    late = []
+    with engine(kind, step_tokens=10_000) as (running, _, backbone):
+
+        def arrive() -> None:
+            late.append(running.submit([short]))
+
+        backbone.between_layers = arrive
+        job = running.submit([giant])
+        check(job.result(60), kind, giant)
+        for reply in late:
+            check(reply.result(60), kind, short)
+        assert backbone.batches[:2] == [[short.tokens], [giant.tokens]], "the order in which forwards ended"
