@@ -12,7 +12,7 @@ from quaver.models import delta_cuda, gated_delta
 from quaver.models.gated_delta import Layout
 
 #: Tokens that are normalised and gated at a time; their numbers stay in the cache.
-BLOCK = 64
+BLOCK = 32
 
 
 @torch.no_grad()
@@ -44,9 +44,11 @@ def packed_forward(
 
 
 def _normalise(output: Tensor, gate: Tensor, norm: Any) -> None:
-    """``Qwen3_5RMSNormGated`` in place: output and gate [T, Hv, Dv]."""
+    """``Qwen3_5RMSNormGated`` in place, without its roundings on the way: output and gate [T, Hv, Dv]."""
+    precision = torch.promote_types(output.dtype, torch.float32)
+    weight = norm.weight.to(precision)
     for rows, gates in zip(torch.split(output, BLOCK), torch.split(gate, BLOCK), strict=True):
-        precision = torch.promote_types(rows.dtype, torch.float32)
         wide = rows.to(precision)
-        scale = wide.square().mean(-1, keepdim=True).add_(norm.variance_epsilon).rsqrt_()
-        rows.copy_((norm.weight * (wide * scale).to(rows.dtype)) * silu(gates.to(precision)))
+        length: Tensor = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        scale = length.square_().div_(wide.shape[-1]).add_(norm.variance_epsilon).rsqrt_()
+        rows.copy_(wide.mul_(scale).mul_(weight).mul_(silu(gates.to(precision))))
