@@ -2,13 +2,14 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 from vectors import OMNI, cases, release, request
 
 from quaver.errors import BadRequest
-from quaver.media import AS_STORED, read_audio, read_film, read_image
+from quaver.media import AS_STORED, Image, read_audio, read_film, read_image
 from quaver.models.backbone import Inputs, Media, Row
 from quaver.models.omni_processor import OmniProcessor
 
@@ -86,9 +87,31 @@ def test_media_change_what_follows_and_nothing_before() -> None:
     assert (rows[0][begin:] - rows[1][begin:]).abs().amax(-1).min() > 1e-4
 
 
-@pytest.mark.parametrize("token", ["image_token_id", "audio_token_id", "video_token_id", "audio_start_token_id"])
+@pytest.mark.parametrize("token", ["image_token_id", "audio_token_id", "video_token_id"])
 def test_a_placeholder_without_its_medium_is_refused(token: str) -> None:
     ids = CASES["mixed-image-audio-video-sound"]["input_ids"]
     surplus = [*ids[:-5], getattr(backbone._model.config, token), *ids[-5:]]  # type: ignore[attr-defined]
     with pytest.raises(BadRequest, match="read special tokens in it as plain text"):
         backbone.prepare(surplus, media_of("mixed-image-audio-video-sound"))
+
+
+@pytest.mark.parametrize("token", ["audio_start_token_id", "vision_start_token_id"])
+def test_a_start_token_in_the_text_moves_no_position(token: str) -> None:
+    ids = CASES["mixed-image-audio-video-sound"]["input_ids"]
+    spelled = [*ids[:-5], getattr(backbone._model.config, token), *ids[-4:]]  # type: ignore[attr-defined]
+    media = media_of("mixed-image-audio-video-sound")
+    assert torch.equal(backbone.prepare(spelled, media).positions, backbone.prepare(ids, media).positions)
+
+
+def test_images_of_the_same_tokens_and_another_shape_have_other_positions() -> None:
+    """Positions are kept by what they depend on, and the tokens alone do not say it."""
+    processor = release(folder=OMNI).processor
+    assert isinstance(processor, OmniProcessor)
+    wide, tall = (
+        processor.encode([Image(np.zeros((*size, 3), np.uint8))], [], []) for size in ((256, 512), (512, 256))
+    )
+    assert wide is not None and tall is not None and wide.ids == tall.ids
+    first, second = (backbone.prepare([7, *media.ids, 7], media).positions for media in (wide, tall))
+    inside = slice(2, -2)  # between the tokens that begin and end the image
+    assert first[1:, inside].amax(-1).tolist() == second[1:, inside].amax(-1).tolist()[::-1]
+    assert not torch.equal(first, second)
