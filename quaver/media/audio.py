@@ -13,22 +13,7 @@ from quaver.errors import BadMedia
 from quaver.media.container import audio_stream, opened
 from quaver.media.decoded import SAMPLE_RATE, Audio
 from quaver.media.limits import MediaLimits
-
-
-def from_samples(samples: Any, limits: MediaLimits) -> Audio:
-    """Samples at 16 kHz, checked."""
-    try:
-        array = np.array(samples, dtype=np.float32)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise BadMedia(f"audio samples must be numbers: {error}") from error
-    if array.ndim != 1:
-        raise BadMedia(f"audio samples must be one row at 16 kHz, got an array of shape {array.shape}; mix to mono")
-    if not array.size:
-        raise BadMedia("the audio has no samples; send at least one")
-    if not np.isfinite(array).all():
-        raise BadMedia("audio samples must be finite numbers; NaN or infinity was found")
-    _check_length(array.size, limits.audio_seconds)
-    return Audio(array)
+from quaver.media.samples import check_length
 
 
 def decode_audio(data: bytes, limits: MediaLimits) -> Audio:
@@ -55,13 +40,8 @@ def sound_of(container: Any, most_seconds: float) -> NDArray[np.float32] | None:
         for resampled in resampler.resample(frame):
             chunks.append(resampled.to_ndarray().reshape(-1).astype(np.float32, copy=False))
             count += chunks[-1].size
-        _check_length(count, most_seconds)
+        check_length(count, most_seconds)
     samples = np.concatenate(chunks) if chunks else np.empty(0, np.float32)
     if not np.isfinite(samples).all():
         raise BadMedia("the audio holds samples that are not finite numbers; encode it again")
     return samples if samples.size else None
-
-
-def _check_length(samples: int, most_seconds: float) -> None:
-    if samples > most_seconds * SAMPLE_RATE:
-        raise BadMedia(f"the sound is longer than the {most_seconds:g} seconds that are allowed; cut it")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 
 import numpy as np
@@ -14,27 +13,10 @@ from PIL import ImageOps, UnidentifiedImageError
 from quaver.errors import BadMedia
 from quaver.media.decoded import Image
 from quaver.media.limits import MediaLimits
+from quaver.media.rule import ImageRule
 
 # Not every format of Pillow: some start other programs or load outside files.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
-
-
-@dataclass(frozen=True, slots=True)
-class ImageRule:
-    """What a release's reference makes of that which RGB bytes cannot say.
-
-    ``upright``: turned as the EXIF data say. ``scale_deep``: grey of 16 bits keeps its upper byte; otherwise
-    it is cut at 255, as Pillow does. Alpha is dropped and not blended under every rule.
-    """
-
-    upright: bool
-    scale_deep: bool
-
-
-#: Clef and Clef-flash.
-UPRIGHT = ImageRule(upright=True, scale_deep=True)
-#: Clef-omni, which reads with Pillow's ``convert("RGB")`` alone.
-AS_STORED = ImageRule(upright=False, scale_deep=False)
 
 
 def decode_image(data: bytes, limits: MediaLimits, upright: bool, scale_deep: bool) -> Image:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
-from PIL import Image as Pillow
 
 from quaver.errors import BadMedia
-from quaver.media.audio import from_samples
 from quaver.media.decoded import Audio, Film, Image, Video, VideoLength
-from quaver.media.image import UPRIGHT, ImageRule, from_pillow
 from quaver.media.limits import DEFAULT_LIMITS, MediaLimits
 from quaver.media.policy import MediaPolicy
+from quaver.media.rule import UPRIGHT, ImageRule
+from quaver.media.samples import from_samples
 from quaver.media.source import CARRIED, read_bytes
 from quaver.media.tasks import Decode, decode_here
+
+if TYPE_CHECKING:
+    from PIL import Image as Pillow
 
 Read = TypeVar("Read")
 #: Of a video with so many frames at so many a second, the numbers of those to take, ascending.
@@ -55,7 +58,9 @@ class MediaReader:
 
     def image(self, source: object, rule: ImageRule) -> Image:
         """A picture, or an animation's first frame; ``source`` may be a Pillow image."""
-        if isinstance(source, Pillow.Image):
+        if _is_pillow(source):
+            from quaver.media.image import from_pillow
+
             return from_pillow(source, self._limits, rule)
         image: Image = self._decoded("image", self._received(source, self._limits.image_bytes), **asdict(rule))
         return image
@@ -85,6 +90,12 @@ class MediaReader:
 
     def _decoded(self, task: str, data: bytes, **arguments: Any) -> Any:
         return self._decode(task, data, self._limits, **arguments)
+
+
+def _is_pillow(source: object) -> TypeGuard[Pillow.Image]:
+    """Whoever has a Pillow image has loaded Pillow; a server of text need not have it."""
+    pillow = sys.modules.get("PIL.Image")
+    return pillow is not None and isinstance(source, pillow.Image)
 
 
 def read_image(source: object, limits: MediaLimits = DEFAULT_LIMITS, rule: ImageRule = UPRIGHT) -> Image:

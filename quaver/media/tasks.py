@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any, Protocol
 
-from quaver.media.audio import decode_audio
-from quaver.media.film import decode_film
-from quaver.media.image import decode_image
+from quaver.errors import BadMedia
 from quaver.media.limits import MediaLimits
-from quaver.media.video import decode_video, measure_video
 
 #: Each takes the bytes of a file, the limits, and the named arguments of its function; all are plain data.
-TASKS: dict[str, Callable[..., Any]] = {
-    "image": decode_image,
-    "audio": decode_audio,
-    "film": decode_film,
-    "video": decode_video,
-    "measure": measure_video,
+TASKS = {
+    "image": ("quaver.media.image", "decode_image"),
+    "audio": ("quaver.media.audio", "decode_audio"),
+    "film": ("quaver.media.film", "decode_film"),
+    "video": ("quaver.media.video", "decode_video"),
+    "measure": ("quaver.media.video", "measure_video"),
 }
 
 
@@ -28,5 +25,13 @@ class Decode(Protocol):
 
 
 def decode_here(task: str, data: bytes, limits: MediaLimits, **arguments: Any) -> Any:
-    """In the caller's thread: a decoder that hangs or crashes takes the process along."""
-    return TASKS[task](data, limits, **arguments)
+    """In the caller's thread: a decoder that hangs or crashes takes the process along.
+
+    The libraries that decode are loaded on first use, so that text needs none of them.
+    """
+    module, function = TASKS[task]
+    try:
+        decode = getattr(import_module(module), function)
+    except ImportError as error:
+        raise BadMedia(f"{task} cannot be read here: {error}; install quaver with its media extra") from error
+    return decode(data, limits, **arguments)

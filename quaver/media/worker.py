@@ -9,19 +9,22 @@ import math
 import resource
 import signal
 import sys
+from importlib import import_module
 from socket import socket
 from typing import Any
 
 from quaver.errors import BadMedia
 from quaver.media.exchange import receive, receive_bytes, send, send_item
 from quaver.media.limits import MediaLimits
-from quaver.media.tasks import TASKS
+from quaver.media.tasks import TASKS, decode_here
 
 OPEN_FILES = 64
 
 
 def main() -> None:
     channel = socket(fileno=int(sys.argv[1]))
+    for module, _ in TASKS.values():
+        import_module(module)
     confine(int(sys.argv[2]))
     send(channel, {"ready": True})
     while True:
@@ -50,11 +53,13 @@ def confine(memory: int) -> None:
 def answer(channel: socket, call: dict[str, Any], data: bytearray) -> None:
     """One item decoded and sent back, or the reason why it is not."""
     try:
-        item = TASKS[call["task"]](bytes(data), MediaLimits(**call["limits"]), **call["arguments"])
+        item = decode_here(call["task"], bytes(data), MediaLimits(**call["limits"]), **call["arguments"])
     except BadMedia as error:
         send(channel, {"refused": str(error)})
     except Exception as error:  # nobody foresaw it: this file is refused, the next one is read
-        send(channel, {"refused": f"the file broke its decoder down ({type(error).__name__}: {error}); encode it again"})
+        send(
+            channel, {"refused": f"the file broke its decoder down ({type(error).__name__}: {error}); encode it again"}
+        )
     else:
         send_item(channel, item)
 

@@ -1,6 +1,8 @@
 """One reader for all media: the same content is known again by whatever path it comes."""
 
 import base64
+import subprocess
+import sys
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -130,3 +132,22 @@ def test_the_number_of_items_is_limited_before_any_is_read() -> None:
     with pytest.raises(BadMedia, match="audio has 3 items; at most 2 are allowed") as refused:
         reader.each("audio", [b"", b"", b""], reader.audio)
     assert refused.value.where == ("audio",)
+
+
+def test_text_needs_no_library_that_decodes() -> None:
+    code = """
+import sys
+sys.modules["PIL"] = sys.modules["av"] = None
+import quaver.decider
+from quaver.errors import BadMedia
+from quaver.media import UPRIGHT, MediaReader
+reader = MediaReader()
+for task, read in (("image", lambda data: reader.image(data, UPRIGHT)), ("film", reader.film), ("audio", reader.audio)):
+    try:
+        read(b"x")
+    except BadMedia as error:
+        assert f"{task} cannot be read here" in str(error) and "media extra" in str(error), error
+    else:
+        raise AssertionError(task)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
