@@ -24,7 +24,9 @@ MAX_STATES = 10_000
 class BatchBody(Asking):
     """The body of ``POST /v1/systemone/batch``: that of ``/v1/systemone`` with a list of states."""
 
-    states: list[Json] = Field(min_length=1, max_length=MAX_STATES, description="Each is answered on its own.")
+    states: list[Json] = Field(
+        min_length=1, description=f"Each is answered on its own; at most {MAX_STATES} in one request."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,11 @@ def parse_batch(body: Json, attachments: Attachments | None = None) -> BatchCall
     if "state" in body:
         raise BadRequest("a batch has a list of states, and no state beside it", ("state",))
     checked = validated(BatchBody, dict(body))
+    if len(checked.states) > MAX_STATES:
+        raise BadRequest(
+            f"states has {len(checked.states)} items and one request takes at most {MAX_STATES}; send several requests",
+            ("states",),
+        )
     return BatchCall(
         asked(checked, body["questions"], attachments or {}), checked.states, checked.model, bool(checked.x_timing)
     )

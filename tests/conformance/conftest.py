@@ -52,7 +52,7 @@ def running(key: str | None) -> Iterator[Server]:
         process.wait(timeout=60)
 
 
-def wait_until_ready(url: str, process: subprocess.Popen[bytes], seconds: float = 120) -> None:
+def wait_until_ready(url: str, process: subprocess.Popen[bytes], seconds: float = 300) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         assert process.poll() is None, f"the server ended with {process.returncode}"

@@ -47,7 +47,7 @@ def test_parts_of_a_form_serve_every_state() -> None:
         ({"states": None}, "states should be a valid list, got null", ("states",)),
         ({"states": "text"}, "states should be a valid list", ("states",)),
         ({"states": []}, "states must not be empty", ("states",)),
-        ({"states": [1] * (MAX_STATES + 1)}, "at most 10000 items", ("states",)),
+        ({"states": [1] * (MAX_STATES + 1)}, "has 10001 items and one request takes at most 10000", ("states",)),
         ({"state": "x"}, "a batch has a list of states", ("state",)),
         ({"questions": {}}, "questions must not be empty", ("questions",)),
         ({"questions": [{"type": "predicate"}]}, "questions should be a valid object", ("questions",)),
