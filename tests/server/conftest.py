@@ -86,8 +86,8 @@ def running() -> Iterator[Callable[..., Running]]:
         yield start
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def serving() -> Iterator[Callable[..., Running]]:
-    """The same for the tests of a file together."""
+    """The same for all tests together."""
     with _starting() as start:
         yield start
