@@ -22,17 +22,17 @@ ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 
 
 class DecoderPool:
-    """Decodes one item per call in one of ``processes``, which start when they are first needed.
+    """Decodes one item per call in one of ``processes``, None for as many as suit the machine.
 
-    Calling it is ``Decode``: a file that takes longer than ``seconds``, crashes its decoder or needs more
+    They start when they are first needed. Calling it is ``Decode``: a file that takes longer than ``seconds``, crashes its decoder or needs more
     than ``memory`` bytes is BadMedia, and its process is replaced. A call waits while all processes are
     busy. Raises Unavailable when no process can be started. Safe to share between threads; close it when done.
     """
 
-    def __init__(self, processes: int = 2, seconds: float = 30.0, memory: int = 4096 * MIB) -> None:
+    def __init__(self, processes: int | None = None, seconds: float = 30.0, memory: int = 4096 * MIB) -> None:
         self._seconds = seconds
         self._memory = memory
-        self._free = BoundedSemaphore(processes)
+        self._free = BoundedSemaphore(processes or _usual_processes())
         self._idle: deque[_Worker] = deque()
         self._closed = False
 
@@ -79,6 +79,11 @@ class DecoderPool:
             worker.stop()
         if self._closed:
             self.close()
+
+
+def _usual_processes() -> int:
+    """Half the processors: the model needs the others."""
+    return min(max((os.cpu_count() or 1) // 2, 2), 8)
 
 
 class _Worker:
