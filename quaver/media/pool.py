@@ -24,9 +24,10 @@ ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL")
 class DecoderPool:
     """Decodes one item per call in one of ``processes``, None for as many as suit the machine.
 
-    They start when they are first needed. Calling it is ``Decode``: a file that takes longer than ``seconds``, crashes its decoder or needs more
-    than ``memory`` bytes is BadMedia, and its process is replaced. A call waits while all processes are
-    busy. Raises Unavailable when no process can be started. Safe to share between threads; close it when done.
+    They start when they are first needed. Calling it is ``Decode``: a file that takes longer than ``seconds``,
+    crashes its decoder or needs more than ``memory`` bytes is BadMedia, and its process is replaced. A call
+    waits while all processes are busy. Raises Unavailable when no process can be started. Safe to share
+    between threads; close it when done.
     """
 
     def __init__(self, processes: int | None = None, seconds: float = 30.0, memory: int = 4096 * MIB) -> None:
