@@ -44,7 +44,8 @@ def fetch(address: str, most: int, policy: MediaPolicy) -> bytes:
                     url = policy.check_url(_target(url, response))
     except (TimeoutError, httpcore.TimeoutException) as error:
         raise BadMedia(f"{url.host} did not send the file within {policy.fetch_seconds:g} s") from error
-    except (OSError, httpcore.NetworkError, httpcore.ProtocolError) as error:
+    # The lookup cannot write every name down: UnicodeError for one with an empty or very long part.
+    except (OSError, UnicodeError, httpcore.NetworkError, httpcore.ProtocolError) as error:
         raise BadMedia(f"{url.host} cannot be fetched from: {error or type(error).__name__}") from error
     raise BadMedia(f"{url.host} redirects more than {policy.redirects} times")
 

@@ -19,6 +19,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from quaver.errors import BadMedia, BadRequest
 from quaver.media import fetch as fetching
@@ -447,6 +449,39 @@ def test_a_lookup_that_takes_too_long(listener: Listener, monkeypatch: pytest.Mo
 def test_replies_that_are_no_file(listener: Listener, path: str, message: str) -> None:
     with pytest.raises(BadMedia, match=message):
         get(listener, path)
+
+
+@pytest.mark.parametrize("host", ["a..test", ".a.test", "a" * 64 + ".test", "a." * 200 + "test", "%00.test", "-.test"])
+@pytest.mark.usefixtures("network")
+def test_names_that_no_lookup_takes(host: str) -> None:
+    with pytest.raises(BadMedia, match=r"test cannot be fetched from"):
+        read_bytes(f"http://{host}/", MOST, MediaPolicy(("*.test",)))
+
+
+def _no_connection(*_: Any, **__: Any) -> Any:
+    raise OSError("there is no network here")
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    start=st.sampled_from(["http://", "https://", "HTTP:", "http:/\\", "http://u@"]),
+    host=st.text(max_size=80) | st.from_regex(r"[a-z0-9.:@%\[\]/\\-]{0,80}", fullmatch=True),
+    end=st.sampled_from(["", ".test", ".test:80/", ".test/\r\n", "@a.test/", "#@a.test", "?.test"])
+    | st.text(max_size=20),
+)
+def test_whatever_is_written_ends_in_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, start: str, host: str, end: str
+) -> None:
+    real = socket.getaddrinfo
+
+    def numbers_only(name: Any, port: Any, *rest: Any, **options: Any) -> Any:
+        return real(name, port, *rest, **{**options, "flags": socket.AI_NUMERICHOST})
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket, "getaddrinfo", numbers_only)
+        patched.setattr(socket, "create_connection", _no_connection)
+        with pytest.raises(BadMedia):
+            read_bytes(start + host + end, MOST, MediaPolicy(("*.test",)))
 
 
 def test_an_unknown_name_and_a_closed_port(listener: Listener, network: Network) -> None:
