@@ -1,27 +1,29 @@
 """The Omni thinker read in parts and in company."""
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers import Qwen3OmniMoeThinkerForConditionalGeneration
 from vectors import OMNI, cases, release, request
 
 from quaver.errors import BadRequest
-from quaver.media import AS_STORED, Image, read_audio, read_film, read_image
+from quaver.media import AS_STORED, Audio, Film, Image, read_audio, read_film, read_image
 from quaver.models.backbone import Inputs, Media, Row
 from quaver.models.omni_processor import OmniProcessor
 
 CASES = {case["id"]: case for case in cases("clef-omni-tiny/cases")}
 NAMES = ["text-plain", "image-2", "audio-2-lengths", "video-sound", "mixed-image-audio-video-sound"]
-backbone = release(folder=OMNI).backbone
+backbone, processor = release(folder=OMNI).backbone, release(folder=OMNI).processor
+assert isinstance(processor, OmniProcessor)
 
 
 @cache
 def media_of(name: str) -> Media | None:
-    processor, asked = release(folder=OMNI).processor, request(CASES[name]["request"], OMNI)
-    assert isinstance(processor, OmniProcessor)
+    asked = request(CASES[name]["request"], OMNI)
     return processor.encode(
         [read_image(source, rule=AS_STORED) for source in asked.images],
         [read_audio(source) for source in asked.audio],
@@ -37,6 +39,40 @@ def inputs(name: str) -> Inputs:
 def whole(name: str) -> Tensor:
     prompt = inputs(name)
     return backbone.forward([Row(prompt, 0, len(prompt))])[0].hidden
+
+
+@cache
+def theirs() -> Any:
+    """transformers' own model, read as it comes."""
+    return Qwen3OmniMoeThinkerForConditionalGeneration.from_pretrained(OMNI, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_drawn_media_are_read_as_transformers_reads_them(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+
+    def pixels(*shape: int) -> Any:
+        return draw.integers(0, 256, (*shape, *draw.integers(20, 400, 2), 3), dtype=np.uint8)
+
+    def samples() -> Any:
+        return draw.normal(scale=0.1, size=draw.integers(300, 60_000)).astype(np.float32)
+
+    heard = bool(seed % 2)
+    images, clips = [[make() for _ in range(draw.integers(0, 3))] for make in (lambda: Image(pixels()), samples)]
+    films = [Film(pixels(2 * int(draw.integers(1, 4))), samples() if heard else None) for _ in range(seed % 3)]
+    media = processor.encode(images, [Audio(clip) for clip in clips], films)
+    text = draw.integers(0, 2_000, 30).tolist()
+    prompt = backbone.prepare([*text[:10], *(media.ids if media else ()), *text[10:]], media)
+    [ours] = backbone.forward([Row(prompt, 0, len(prompt))])
+    ids = prompt.ids[None]
+    with torch.inference_mode():
+        expected = theirs().model(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            use_audio_in_video=heard and bool(films),
+            **(media.tensors if media else {}),
+        )
+    torch.testing.assert_close(ours.hidden, expected.last_hidden_state[0], atol=1e-4, rtol=1e-4)
 
 
 def in_parts(prompt: Inputs, ends: list[int]) -> Tensor:
@@ -105,8 +141,6 @@ def test_a_start_token_in_the_text_moves_no_position(token: str) -> None:
 
 def test_images_of_the_same_tokens_and_another_shape_have_other_positions() -> None:
     """Positions are kept by what they depend on, and the tokens alone do not say it."""
-    processor = release(folder=OMNI).processor
-    assert isinstance(processor, OmniProcessor)
     wide, tall = (
         processor.encode([Image(np.zeros((*size, 3), np.uint8))], [], []) for size in ((256, 512), (512, 256))
     )
