@@ -54,8 +54,8 @@ class DecoderPool:
     def close(self) -> None:
         """Ends the processes; those at work when they have answered."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().stop()
+        while worker := self._pop():
+            worker.stop()
 
     def __enter__(self) -> DecoderPool:
         return self
@@ -66,12 +66,17 @@ class DecoderPool:
     def _take(self) -> _Worker:
         if self._closed:
             raise Unavailable("the media decoders are closed")
-        while self._idle:
-            worker = self._idle.pop()
+        while worker := self._pop():
             if worker.alive:
                 return worker
             worker.stop()
         return _Worker(self._memory)
+
+    def _pop(self) -> _Worker | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
 
     def _put_back(self, worker: _Worker) -> None:
         if worker.alive:
@@ -93,13 +98,13 @@ class _Worker:
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._channel, theirs = socketpair()
+        with theirs:
+            self._process = _start(theirs.fileno(), memory)
         try:
-            with theirs:
-                self._process = _start(theirs.fileno(), memory)
             with _Deadline(self._process, START_SECONDS):
                 receive(self._channel)
         except (EOFError, OSError) as error:
-            self._channel.close()
+            self.stop()
             raise Unavailable("the media decoder's process does not start") from error
 
     @property
@@ -138,14 +143,17 @@ class _Worker:
 
 
 def _start(channel: int, memory: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-P", "-m", "quaver.media.worker", str(channel), str(memory)],
-        env=_environment(),
-        pass_fds=[channel],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "quaver.media.worker", str(channel), str(memory)],
+            env=_environment(),
+            pass_fds=[channel],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise Unavailable(f"the media decoder's process does not start: {error}") from error
 
 
 class _Deadline:

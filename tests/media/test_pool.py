@@ -152,7 +152,8 @@ def test_many_threads_share_it() -> None:
     for picture in pictures:
         files.append(BytesIO())
         picture.save(files[-1], "PNG")
-    with DecoderPool(processes=2) as pool, ThreadPoolExecutor(8) as threads:
+    # More processes than are idle at a time, so that threads race for them.
+    with DecoderPool(processes=4) as pool, ThreadPoolExecutor(8) as threads:
         reader = MediaReader(decode=pool)
         read = list(threads.map(lambda file: reader.image(file.getvalue(), UPRIGHT), files))
     assert [image.digest for image in read] == [read_image(picture).digest for picture in pictures]
