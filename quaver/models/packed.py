@@ -21,6 +21,8 @@ from transformers import AttentionInterface
 from quaver.models.backbone import Computed, Pause, Row, Snapshot
 from quaver.models.delta_layer import packed_forward
 from quaver.models.gated_delta import Layout
+from quaver.models.prepacked_linear import prepack
+from quaver.models.wide_linear import widen
 
 ATTENTION = "quaver_packed"
 
@@ -33,7 +35,9 @@ class Packing:
     lengths: tuple[int, ...]
     layout: Layout
     pause: Pause | None
-    masks: list[Tensor | None]  # per row, what its new tokens may attend to: [new, past + new]
+    dtype: torch.dtype
+    device: torch.device
+    masks: dict[int | None, list[Tensor | None]] = field(default_factory=dict)  # by window, see ``_masks``
     keys_values: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # per attention layer, [heads, T, width]
     states: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)  # per recurrent layer, see Layout
 
@@ -41,11 +45,13 @@ class Packing:
     def of(cls, rows: Sequence[Row], dtype: torch.dtype, device: torch.device, pause: Pause | None = None) -> Packing:
         lengths = tuple(row.end - row.start for row in rows)
         cuts = tuple(tuple(cut - row.start for cut in row.cuts) for row in rows)
-        masks = [_mask(row, dtype, device) for row in rows]
-        return cls(rows, lengths, Layout(lengths, cuts), pause, masks)
+        return cls(rows, lengths, Layout(lengths, cuts), pause, dtype, device)
 
-    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
-        """Causal attention of every row over its own past and itself; [H, T, D] to [T, H, D]."""
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None = None) -> Tensor:
+        """Causal attention of every row over its own past and itself; [H, T, D] to [T, H, D].
+
+        A token sees itself and the tokens before it, of which at most ``window`` in all.
+        """
         if self.pause:
             self.pause()
         layer = len(self.keys_values)
@@ -53,16 +59,25 @@ class Packing:
         lengths = list(self.lengths)
         pieces = zip(*(x.split_with_sizes(lengths, dim=1) for x in (query, key, value)), strict=True)
         mixed = []
-        for row, mask, (q, k, v) in zip(self.rows, self.masks, pieces, strict=True):
+        for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True):
             if row.past:
                 k = torch.cat([*(piece[layer, 0] for piece in row.past), k], dim=1)
                 v = torch.cat([*(piece[layer, 1] for piece in row.past), v], dim=1)
+            if mask is not None and k.is_cuda:
+                # No fused CUDA kernel takes both a mask and fewer key heads than query heads.
+                k, v = (x.repeat_interleave(len(q) // len(k), dim=0) for x in (k, v))
             mixed.append(
                 functional.scaled_dot_product_attention(
                     q[None], k[None], v[None], attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=True
                 )[0]
             )
         return torch.cat(mixed, dim=1).transpose(0, 1)
+
+    def _masks(self, window: int | None) -> list[Tensor | None]:
+        """Per row, what its new tokens may attend to, [new, past + new]; the same for all layers of a window."""
+        if window not in self.masks:
+            self.masks[window] = [_mask(row, window, self.dtype, self.device) for row in self.rows]
+        return self.masks[window]
 
     def recur(self, layer: Any, hidden: Tensor) -> Tensor:
         """A gated delta layer over ``hidden`` [T, hidden], every row going on from its own state."""
@@ -96,8 +111,11 @@ class Packing:
 
 
 def pack(text_model: Any) -> None:
-    """Makes a transformers text model read packed rows: it must then be called through ``run``."""
+    """Makes a transformers text model, without its output layer, read packed rows: it must then be called
+    through ``run``. Its linear layers become those that suit the CPU."""
     text_model.set_attn_implementation(ATTENTION)
+    widen(text_model)
+    prepack(text_model)
     for layer in text_model.layers:
         if hasattr(layer, "linear_attn"):
             layer.linear_attn.forward = MethodType(_recur, layer.linear_attn)
@@ -118,9 +136,20 @@ def run(text_model: Any, embeddings: Tensor, positions: Tensor, packing: Packing
 
 
 def _attend(
-    _module: Any, query: Tensor, key: Tensor, value: Tensor, _mask: Any, scaling: float, packing: Packing, **_: Any
+    _module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    _mask: Any,
+    scaling: float,
+    packing: Packing,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    **_: Any,
 ) -> tuple[Tensor, None]:
-    return packing.attend(query[0], key[0], value[0], scaling)[None], None
+    if softcap is not None:
+        raise NotImplementedError("its attention scores are capped, which the kernels used here cannot do")
+    return packing.attend(query[0], key[0], value[0], scaling, sliding_window)[None], None
 
 
 def _recur(layer: Any, hidden_states: Tensor, packing: Packing, **_: Any) -> Tensor:
@@ -130,12 +159,14 @@ def _recur(layer: Any, hidden_states: Tensor, packing: Packing, **_: Any) -> Ten
 AttentionInterface.register(ATTENTION, _attend)
 
 
-def _mask(row: Row, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+def _mask(row: Row, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor | None:
     """None where plain causal attention is meant: kernels have a fast path for it."""
-    new = row.end - row.start
-    if row.start == 0:
+    new, slides = row.end - row.start, window is not None and window < row.end
+    if row.start == 0 and not slides:
         return None
     allowed = torch.ones(new, row.end, dtype=torch.bool, device=device).tril(row.start)
+    if window is not None:
+        allowed = allowed.triu(row.start - window + 1)
     return torch.zeros(new, row.end, dtype=dtype, device=device).masked_fill(~allowed, -torch.inf)
 
 
