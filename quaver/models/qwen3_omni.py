@@ -98,7 +98,7 @@ class Qwen3OmniBackbone:
         places, (seen, *taps) = media
         mask = torch.zeros(1, len(ids), dtype=torch.bool)
         mask[0, places] = True
-        embeddings[mask[0].to(self.device)] = seen
+        embeddings[places.to(self.device)] = seen
         return run(self._text, embeddings, positions, packing, visual_pos_masks=mask, deepstack_visual_embeds=taps)
 
     @torch.inference_mode()
