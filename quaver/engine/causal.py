@@ -53,6 +53,14 @@ class CausalPrompt(Generic[AskedOf]):
     digests: tuple[tuple[int, bytes], ...] = ()
     media_end: int = 0
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Asked for at every step, of prompts with thousands of tokens.
+        return hash((self.encoded, self.salt, self.digests))
+
     @property
     def tokens(self) -> int:
         return len(self.encoded.ids)
