@@ -70,12 +70,14 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a model: POST /v1/systemone, /v1/systemone/batch and /v1/decisions, GET /v1/models, /healthz, /metrics."""
-    from quaver.decider import find_model, limits_of
-    from quaver.media import DecoderPool, MediaPolicy, MediaReader
-    from quaver.models.release import inspect
     from quaver.server import ServerConfig, run
 
     config = ServerConfig(host=host, port=port, api_keys=_keys(api_key or [], api_keys_file), salt_by_key=salt_by_key)
+    # With the decider comes torch, which takes seconds; wrong options are told before.
+    from quaver.decider import find_model, limits_of
+    from quaver.media import DecoderPool, MediaPolicy, MediaReader
+    from quaver.models.release import inspect
+
     hosts = tuple(entry.strip() for entry in allow_media_hosts.split(",") if entry.strip())
     policy = MediaPolicy(hosts, allow_media_dir)
     console.print(f"loading {model} ...", highlight=False)
