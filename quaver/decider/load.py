@@ -73,6 +73,8 @@ def load(
     how = (info, device, dtype, special_tokens, max_length, state_cache_bytes, deterministic)
     family = _split(*how) if info.kind == "split" else _clef(*how, media or MediaReader())
     step = default_step(resolve_device(device)) if step_tokens is None else step_tokens
+    # A reader that takes prompts one after another had better answer each before the next.
+    rows = 1 if deterministic or info.kind == "split" else MAX_STEP_ROWS
     settings = Settings(
         reading=None if reading == "auto" else reading,
         on_overflow=on_overflow,
@@ -80,7 +82,7 @@ def load(
         calibration=None if calibration is None else load_calibration(Path(calibration)),
         max_queue=max_queue,
         max_queue_tokens=max_queue_tokens,
-        policy=Policy(step, step_rows=1 if deterministic else MAX_STEP_ROWS),
+        policy=Policy(step, step_rows=rows),
     )
     return Decider(family, settings)
 
