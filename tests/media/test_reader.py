@@ -138,7 +138,6 @@ def test_text_needs_no_library_that_decodes() -> None:
     code = """
 import sys
 sys.modules["PIL"] = sys.modules["av"] = None
-import quaver.decider
 from quaver.errors import BadMedia
 from quaver.media import UPRIGHT, MediaReader
 reader = MediaReader()
