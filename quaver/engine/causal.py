@@ -18,6 +18,7 @@ from torch import Tensor
 from quaver.engine.job import Outcome, Reading, Step
 from quaver.engine.tree import Known, Piece, StateTree, Symbol, owned
 from quaver.errors import EngineFault
+from quaver.heads.labels import LabelRead
 from quaver.models.backbone import Backbone, Computed, Inputs, Pause, Row, Snapshot
 
 #: A snapshot is taken every so many tokens of a state, besides the one near its end.
@@ -84,14 +85,22 @@ class Record(Generic[AskedOf]):
     tail: Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class HeadRead:
+    """What a head makes of a prompt: a vector of logits per question, and its label read where it is one."""
+
+    logits: tuple[Tensor, ...]
+    labels: tuple[LabelRead, ...] = ()
+
+
 class CausalHead(Protocol[AskedOf]):
     """What makes answers of hidden rows."""
 
     def memory(self, hidden: Tensor) -> Tensor:
         """What has to be kept of hidden rows [n, hidden], [n, memory width]; the width may be 0."""
 
-    def logits(self, records: Sequence[Record[AskedOf]]) -> list[tuple[Tensor, ...]]:
-        """One vector of logits per question of every record."""
+    def read(self, records: Sequence[Record[AskedOf]]) -> list[HeadRead]:
+        """What is answered to the questions of every record."""
 
 
 @dataclass(slots=True, eq=False)
@@ -172,17 +181,16 @@ class CausalReader(Generic[AskedOf]):
             for i, ((progress, tokens), result, memory) in enumerate(zip(parts, computed, memories, strict=True))
             if sound[i] and tokens == progress.remaining
         }
-        logits = dict(zip(records, self._logits(list(records.values())), strict=True))
+        reads = dict(zip(records, self._reads(list(records.values())), strict=True))
         outcomes: list[Outcome] = []
         for i, ((progress, tokens), result, memory) in enumerate(zip(parts, computed, memories, strict=True)):
-            if not sound[i] or not all(bool(row.isfinite().all()) for row in logits.get(i, ())):
+            read = reads.get(i)
+            if not sound[i] or not (read is None or all(bool(row.isfinite().all()) for row in read.logits)):
                 outcomes.append(EngineFault("the model gave a number that is not finite; the request was not answered"))
                 continue
             self._accept(progress, tokens, result, memory)
-            read = i in records
-            outcomes.append(
-                Reading(logits[i], progress.prompt.tokens - progress.reused, progress.reused) if read else None
-            )
+            computed_of_it, reused = progress.prompt.tokens - progress.reused, progress.reused
+            outcomes.append(Reading(read.logits, computed_of_it, reused, read.labels) if read else None)
         ended = time.perf_counter()
         return Step(outcomes, sum(tokens for _, tokens in parts), between - started, ended - between)
 
@@ -253,10 +261,10 @@ class CausalReader(Generic[AskedOf]):
         tail = torch.cat([*progress.tail, _tail(progress, hidden)])
         return Record(progress.prompt.encoded, torch.cat([*progress.memory, memory]), tail)
 
-    def _logits(self, records: Sequence[Record[AskedOf]]) -> list[tuple[Tensor, ...]]:
+    def _reads(self, records: Sequence[Record[AskedOf]]) -> list[HeadRead]:
         if self._deterministic:
-            return [row for record in records for row in self.head.logits([record])]
-        return self.head.logits(records) if records else []
+            return [read for record in records for read in self.head.read([record])]
+        return self.head.read(records) if records else []
 
     def _accept(self, progress: CausalProgress[AskedOf], tokens: int, result: Computed, memory: Tensor) -> None:
         start, kept = progress.position, result.kept.shape[-2]

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from quaver.errors import EngineFault
+from quaver.heads.labels import LabelRead
 from quaver.models.backbone import Pause
 
 
@@ -28,15 +29,16 @@ PromptIn = TypeVar("PromptIn", bound=AnyPrompt, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one prompt gave: float32 CPU logits per question, options in the prompt's order.
+    """What one prompt gave: CPU logits per question, options in the prompt's order.
 
     ``computed`` and ``reused`` count input tokens: those that went through the model and those
-    whose results were already there.
+    whose results were already there. ``labels`` says more about each vector of logits that is a label read.
     """
 
     logits: tuple[Tensor, ...]
     computed: int
     reused: int = 0
+    labels: tuple[LabelRead, ...] = ()
 
 
 class Progress(Protocol):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quaver.engine.causal import Record
+from quaver.engine.causal import HeadRead, Record
 from quaver.heads.joint_schema import HeadInput, JointSchemaHead, span_means
 from quaver.prompts.encoded import Encoded
 
@@ -25,6 +25,9 @@ class JointHead:
     def memory(self, hidden: Tensor) -> Tensor:
         """The rows that options and questions attend to, [n, width]."""
         return self.head.project_memory(self.head.normalise(hidden.to(self._dtype)))
+
+    def read(self, records: Sequence[Record[Encoded]]) -> list[HeadRead]:
+        return [HeadRead(logits) for logits in self.logits(records)]
 
     def logits(self, records: Sequence[Record[Encoded]]) -> list[tuple[Tensor, ...]]:
         """One float32 CPU vector per question of every record, options in the order of its prompt."""

@@ -38,6 +38,15 @@ class LabelSet:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelPlace:
+    """One place to read: after ``ids``, the tokens of each of ``groups`` count together. ``state_end`` as ever."""
+
+    ids: tuple[int, ...]
+    state_end: int
+    groups: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LabelEncoded:
     """The prompt of one question, to be read at the token after it and after each node's prefix.
 
@@ -51,6 +60,11 @@ class LabelEncoded:
     media_start: int
     state_end: int
     truncated: int = 0
+
+    def places(self) -> tuple[LabelPlace, ...]:
+        """What has to be read for an answer, in the order of the nodes."""
+        nodes = self.labels.nodes
+        return tuple(LabelPlace((*self.ids, *node.prefix), self.state_end, node.groups) for node in nodes)
 
 
 @dataclass(frozen=True, slots=True)
