@@ -28,7 +28,7 @@ def opened(data: bytes, what: str) -> Iterator[Any]:
             yield container
     except BadMedia:
         raise
-    except MemoryError as error:
+    except (MemoryError, BlockingIOError) as error:  # the second when a thread's stack does not fit any more
         raise BadMedia(f"the {what} needs more memory to decode than is allowed; send a smaller one") from error
     except _DAMAGE as error:
         known = "MP4, WebM or Matroska" if what == "video" else "WAV, MP3, FLAC, Ogg or M4A"

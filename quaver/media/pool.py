@@ -30,7 +30,7 @@ class DecoderPool:
     between threads; close it when done.
     """
 
-    def __init__(self, processes: int | None = None, seconds: float = 30.0, memory: int = 4096 * MIB) -> None:
+    def __init__(self, processes: int | None = None, seconds: float = 60.0, memory: int = 4096 * MIB) -> None:
         self._seconds = seconds
         self._memory = memory
         self._free = BoundedSemaphore(processes or _usual_processes())
