@@ -27,6 +27,7 @@ class ClefFamily:
     """Reads requests with a Clef release; see ``Family`` for the contract."""
 
     readings = READINGS
+    reads_labels = False
 
     def __init__(
         self, release: ClefRelease, prompt: ClefPrompt, reader: CausalReader[Encoded], media: MediaReader

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from quaver.decider.batch import decide_many
-from quaver.decider.family import EncodedView, Family, Limits, Prepared
+from quaver.decider.family import EncodedView, Family, Limits, Prepared, Scored
 from quaver.decider.media import media_placed
 from quaver.engine import Engine, Policy
 from quaver.engine.job import Finished, Prompt
 from quaver.errors import BadRequest, QuaverError
-from quaver.heads.scoring import probabilities
 from quaver.protocol import local_media, parse, reply
 from quaver.questions import (
     Answer,
@@ -107,6 +106,7 @@ class Decider(Generic[Prompt]):
         deadline = None if request.timeout is None else started + request.timeout
         reading, on_overflow = self._reading(request.reading), request.on_overflow or self._settings.on_overflow
         thresholds = self._thresholds(request)
+        self._check_labels(request)
         with media_placed(request, self.name, self.limits):
             prepared = self._family.prepare(request, reading, on_overflow)
         prepare = time.monotonic() - started
@@ -166,6 +166,12 @@ class Decider(Generic[Prompt]):
             raise BadRequest(f'reading "{reading}" is not one that {self.name} has; use {known}', ("x_reading",))
         return reading
 
+    def _check_labels(self, request: Request) -> None:
+        if request.labels.wanted and not self._family.reads_labels:
+            raise BadRequest(
+                f"{self.name} does not read labels; leave out x_min_label_mass, x_prior_correction and x_option_orders"
+            )
+
     def _thresholds(self, request: Request) -> dict[str, float] | None:
         """The least largest probability at which each question is answered; None when abstention was not asked for."""
         if request.abstain is None:
@@ -187,12 +193,11 @@ class Decider(Generic[Prompt]):
         prepare: float,
     ) -> Answers:
         rule, calibration = request.confidence or self._settings.confidence, self._settings.calibration
-        logits = (row for reading in done.readings for row in reading.logits)
+        scores = dict(zip(request.questions, prepared.scores(done.readings), strict=True))
         answers: dict[str, Answer] = {}
         largest: dict[str, float] = {}
-        for (name, question), row, ids in zip(request.questions.items(), logits, prepared.option_ids, strict=True):
-            by_id = dict(zip(ids, probabilities(row), strict=True))
-            p = [by_id[option] for option in question.option_ids]
+        for name, question in request.questions.items():
+            p = [scores[name].probabilities[option] for option in question.option_ids]
             p = calibration.apply(question.type, p) if calibration else p
             answers[name], largest[name] = answer(question, p, rule), max(p)
         return Answers(
@@ -200,9 +205,20 @@ class Decider(Generic[Prompt]):
             model=self.name,
             reading=self._reading(request.reading),
             input_tokens=prepared.input_tokens,
-            cached_tokens=sum(reading.reused for reading in done.readings),
+            cached_tokens=sum(reading.reused for reading in done.readings) + prepared.known_tokens,
             truncated_tokens=prepared.truncated_tokens,
             timing=Timing(prepare, done.queued, done.prefill, done.head),
             calibration=calibration.id if calibration else None,
-            abstained=None if thresholds is None else {name: largest[name] < thresholds[name] for name in answers},
+            abstained=_abstained(scores, largest, thresholds),
+            labels={name: scored.labels for name, scored in scores.items() if scored.labels} or None,
         )
+
+
+def _abstained(
+    scores: Mapping[str, Scored], largest: Mapping[str, float], thresholds: Mapping[str, float] | None
+) -> dict[str, bool] | None:
+    """Whether to leave each answer aside, for its probability or its labels; None when neither was asked for."""
+    if thresholds is None and all(scored.abstain is None for scored in scores.values()):
+        return None
+    unsure = {name: thresholds is not None and largest[name] < thresholds[name] for name in scores}
+    return {name: unsure[name] or bool(scored.abstain) for name, scored in scores.items()}

@@ -2,23 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from quaver.engine.job import ProgressOf, Prompt, Reader
+from quaver.engine.job import ProgressOf, Prompt, Reader, Reading
+from quaver.heads.scoring import probabilities
 from quaver.prompts.encoded import Span
-from quaver.questions import OverflowRule, ReadingMode, Request
+from quaver.questions import LabelFacts, OverflowRule, ReadingMode, Request
 
 
 @dataclass(frozen=True, slots=True)
+class Scored:
+    """``probabilities`` of one question's options by id; ``labels`` and ``abstain``, whether to leave the answer
+    aside for them, where labels were read."""
+
+    probabilities: Mapping[str, float]
+    labels: LabelFacts | None = None
+    abstain: bool | None = None
+
+
+@dataclass(frozen=True)
 class Prepared(Generic[Prompt]):
     """A request as prompts. ``option_ids`` has one entry per question of the request, in its order:
-    the ids of the options in the order of the logits that will come back."""
+    the ids of the options in the order of the logits that will come back. Of ``input_tokens``,
+    ``known_tokens`` are of prompts whose results were known, which are not among ``prompts``."""
 
     prompts: tuple[Prompt, ...]
     option_ids: tuple[tuple[str, ...], ...]
     input_tokens: int
     truncated_tokens: int = 0
+    known_tokens: int = 0
+
+    def scores(self, readings: Sequence[Reading]) -> list[Scored]:
+        """What the readings of the prompts, in their order, say of each question."""
+        logits = (row for reading in readings for row in reading.logits)
+        return [
+            Scored(dict(zip(ids, probabilities(row), strict=True)))
+            for ids, row in zip(self.option_ids, logits, strict=True)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +69,7 @@ class Family(Protocol[Prompt, ProgressOf]):
     name: str
     readings: tuple[ReadingMode, ...]
     limits: Limits
+    reads_labels: bool
 
     @property
     def reader(self) -> Reader[Prompt, ProgressOf]: ...

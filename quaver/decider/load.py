@@ -8,26 +8,34 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
-from quaver.decider import clef, split
+from quaver.decider import clef, label, split
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
 from quaver.engine import Policy
 from quaver.engine.causal import CausalReader
 from quaver.engine.joint import JointHead
+from quaver.engine.label import LabelHead
 from quaver.engine.split import SplitReader
 from quaver.errors import BadRequest
 from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.media import MediaReader
+from quaver.models.backbone import Backbone
+from quaver.models.chat import load_chat
 from quaver.models.clef import load_clef
 from quaver.models.encoder import load_encoder
 from quaver.models.placement import resolve_device, resolve_dtype, spare_memory
 from quaver.models.placement import step_tokens as default_step
 from quaver.models.release import ReleaseInfo, find, inspect
+from quaver.prompts.chat_template import load_chat_template
 from quaver.prompts.clef import ClefPrompt
+from quaver.prompts.label import LabelPrompt
+from quaver.prompts.label_compatible import CompatibleLabelPrompt
 from quaver.prompts.split import SplitPrompt
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
-from quaver.questions import ConfidenceRule, OverflowRule, ReadingMode
+from quaver.questions import ConfidenceRule, LabelRule, OverflowRule, ReadingMode
 from quaver.questions.calibration import load_calibration
+
+PromptStyle = Literal["quaver", "vllm"]
 
 #: The name under which the model that comes with the package is loaded.
 EMBEDDED = "embedded"
@@ -56,6 +64,10 @@ def load(
     step_tokens: int | None = None,
     deterministic: bool = False,
     media: MediaReader | None = None,
+    min_label_mass: float | None = None,
+    prior_correction: bool = False,
+    option_orders: int = 1,
+    prompt_style: PromptStyle = "quaver",
 ) -> Decider[Any]:
     """The decider for ``model``: ``embedded``, a release folder, or a hub id with an optional ``@revision``.
 
@@ -66,12 +78,26 @@ def load(
     computed at a time, None suits the device. ``deterministic`` answers are equal to the bit whatever else
     is asked, for which requests are computed one by one. ``media`` reads images, audio and videos; None
     decodes them in this process and takes only what a request carries, besides files given as paths.
+
+    The last four are for chat models, which are read by their labels, see ``LabelRule`` and
+    docs/label-reads.md; ``prompt_style`` ``vllm`` writes prompts as that server does.
+
     Raises ``BadRelease`` with the reason when the model or the calibration cannot be served, and
     ``BadRequest`` for a setting that the model does not have.
     """
     info = inspect(find_model(model))
+    rule = LabelRule(min_label_mass, prior_correction, option_orders)
+    if info.kind != "label" and (rule.wanted or prompt_style != "quaver"):
+        raise BadRequest(f"{info.name} does not read labels; leave out their settings and the style of prompts")
     how = (info, device, dtype, special_tokens, max_length, state_cache_bytes, deterministic)
-    family = _split(*how) if info.kind == "split" else _clef(*how, media or MediaReader())
+    family: Family[Any, Any]
+    match info.kind:
+        case "split":
+            family = _split(*how)
+        case "label":
+            family = _label(*how, rule, prompt_style)
+        case "clef":
+            family = _clef(*how, media or MediaReader())
     step = default_step(resolve_device(device)) if step_tokens is None else step_tokens
     # A reader that takes prompts one after another had better answer each before the next.
     rows = 1 if deterministic or info.kind == "split" else MAX_STEP_ROWS
@@ -101,6 +127,8 @@ def limits_of(info: ReleaseInfo) -> tuple[Limits, tuple[ReadingMode, ...]]:
     """What a release can read and how, known without loading it."""
     if info.kind == "split":
         return split.LIMITS, split.READINGS
+    if info.kind == "label":
+        return label.limits(info), label.READINGS
     return clef.limits(info), clef.READINGS
 
 
@@ -117,10 +145,37 @@ def _clef(
     release = load_clef(info, device, dtype)
     backbone = release.backbone
     head = load_joint_schema_head(info.path, backbone.device, backbone.dtype)
-    budget = spare_memory(backbone.device) // 4 if state_cache_bytes is None else state_cache_bytes
+    budget = _budget(backbone, state_cache_bytes)
     reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), budget, deterministic)
     prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), max_length or release.max_length, special_tokens)
     return clef.ClefFamily(release, prompt, reader, media)
+
+
+def _label(
+    info: ReleaseInfo,
+    device: str,
+    dtype: str,
+    special_tokens: SpecialTokens,
+    max_length: int | None,
+    state_cache_bytes: int | None,
+    deterministic: bool,
+    rule: LabelRule,
+    style: PromptStyle,
+) -> Family[Any, Any]:
+    # The prompt first: what it refuses is told before gigabytes are loaded.
+    turn = load_chat_template(info.path).turn()
+    writer = CompatibleLabelPrompt if style == "vllm" else LabelPrompt
+    length = max_length or label.default_length(info)
+    prompt = writer(PromptTokenizer(info.tokenizer_file), turn, length, special_tokens)
+    where = resolve_device(device)
+    backbone = load_chat(info.path, where, resolve_dtype(dtype, where))
+    head = LabelHead(backbone.output_embeddings, backbone.softcap)
+    reader = CausalReader(backbone, head, _budget(backbone, state_cache_bytes), deterministic)
+    return label.LabelFamily(info.name, prompt, reader, rule)
+
+
+def _budget(backbone: Backbone, state_cache_bytes: int | None) -> int:
+    return spare_memory(backbone.device) // 4 if state_cache_bytes is None else state_cache_bytes
 
 
 def _split(

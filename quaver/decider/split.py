@@ -24,6 +24,7 @@ class SplitFamily:
     """
 
     readings = READINGS
+    reads_labels = False
 
     def __init__(self, name: str, prompt: SplitPrompt, reader: SplitReader, max_length: int | None = None) -> None:
         self.name = name

@@ -82,11 +82,13 @@ class ChatBackbone:
         except Exception as error:  # whatever a family does that is not foreseen here
             raise BadRelease(f"a model of type {model_type} cannot be read in packed rows: {error}") from error
         for logits in actual:
-            difference = (logits - expected[: len(logits)]).norm() / expected[: len(logits)].norm()
-            if not difference <= TOLERANCES[self.dtype]:
+            own = expected[: len(logits)]
+            difference, size = (logits - own).norm(), own.norm()
+            if not difference <= TOLERANCES[self.dtype] * size:
                 raise BadRelease(
-                    f"a model of type {model_type} reads packed rows otherwise than a text by itself (its logits "
-                    f"differ by {difference:.1%}), so its answers would be wrong; this family is not supported"
+                    f"a model of type {model_type} reads packed rows otherwise than a text by itself (its logits, "
+                    f"of norm {size:.4g}, differ by {difference:.4g}), so its answers would be wrong; this family is "
+                    "not supported"
                 )
 
     def _probe(self, ids: list[int]) -> Iterator[Tensor]:

@@ -3,7 +3,8 @@
 A release is a folder: a backbone (``config.json``, safetensors, ``tokenizer.json``) with a joint
 schema head beside it (``joint_head.safetensors``, ``joint_head_config.json``). The head is not in
 the backbone's weight index, so a loader that follows the index would silently serve a plain
-language model; that is why the head files decide what a folder is.
+language model; that is why the head files decide what a folder is. A folder with no trace of a head
+and a chat template is a chat model, which is read by its labels and under its own name.
 """
 
 from __future__ import annotations
@@ -21,19 +22,22 @@ from quaver.errors import BadRelease
 HEAD_FILES = ("joint_head.safetensors", "joint_head_config.json")
 #: Where the text model's configuration lies in config.json, by the backbone's type.
 TEXT_CONFIGS = {"qwen3_5": ("text_config",), "qwen3_omni_moe": ("thinker_config", "text_config")}
+#: The code in a release that has a head.
+HEAD_CODE = "joint_schema_model.py"
 #: A fingerprint reads so many blocks of so many bytes of a large file.
 BLOCKS, BLOCK = 64, 65_536
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja")
 
-Kind = Literal["clef", "split"]
+Kind = Literal["clef", "split", "label"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseInfo:
-    """``kind``: ``clef`` reads jointly with a causal backbone, ``split`` encodes state and schema apart.
+    """``kind``: ``clef`` reads jointly with a causal backbone, ``split`` encodes state and schema apart,
+    ``label`` reads the next token of a chat model.
 
-    ``config`` and ``head_config`` are the parsed JSON files; ``revision`` is the commit of a download,
-    the fingerprint of a folder of the caller's own.
+    ``config`` and ``head_config`` are the parsed JSON files, the latter empty for a chat model; ``revision``
+    is the commit of a download, the fingerprint of a folder of the caller's own.
     """
 
     kind: Kind
@@ -45,8 +49,7 @@ class ReleaseInfo:
     @property
     def name(self) -> str:
         """What answers call the model, ``name@revision``: two models that differ never share it."""
-        base = self.config.get("name") or _repository(self.path) or self.path.resolve().name
-        return f"{base}@{self.revision[:12]}"
+        return f"{_base_name(self.path, self.config)}@{self.revision[:12]}"
 
     @property
     def backbone(self) -> str:
@@ -83,25 +86,27 @@ def inspect(path: Path) -> ReleaseInfo:
     if not path.is_dir():
         raise BadRelease(f"{path} is not a folder")
     config = _read_json(path / "config.json")
-    head_config = _read_head_config(path, config)
+    kind = _kind(path, config)
+    head_config = {} if kind == "label" else _read_head_config(path, config)
     if not (path / "tokenizer.json").is_file():
         raise BadRelease(f"{path / 'tokenizer.json'} is missing; prompts cannot be written without it")
-    kind: Kind = "split" if config.get("reading") == "split" else "clef"
     if kind == "clef":
         _check_clef(path, config, head_config)
+    if kind == "label":
+        _check_weight_files(path)
     # The hub's cache names a snapshot's folder by its commit.
     revision = path.name if _repository(path) else fingerprint(path)
     return ReleaseInfo(kind, path, config, head_config, revision)
 
 
 def fingerprint(path: Path) -> str:
-    """A digest of a folder's JSON files and weights, hexadecimal.
+    """A digest of a folder's JSON files, chat template and weights, hexadecimal.
 
     Large files are sampled at evenly spaced blocks: training moves every tensor, and reading tens of
     gigabytes for a name would delay the start by minutes.
     """
     digest = hashlib.sha256()
-    for file in sorted((*path.glob("*.json"), *path.glob("*.safetensors"))):
+    for file in sorted(file for pattern in DOWNLOADED for file in path.glob(pattern)):
         size = file.stat().st_size
         digest.update(f"{file.name} {size} ".encode())
         with file.open("rb") as content:
@@ -109,6 +114,25 @@ def fingerprint(path: Path) -> str:
                 content.seek(at)
                 digest.update(content.read(BLOCK))
     return digest.hexdigest()
+
+
+def _kind(path: Path, config: dict[str, Any]) -> Kind:
+    if config.get("reading") == "split":
+        return "split"
+    # A download that lost its head must not answer in its name as the model that it was trained from.
+    meant = "clef" in _base_name(path, config).lower() or (path / HEAD_CODE).is_file()
+    has_head = any((path / name).is_file() for name in HEAD_FILES)
+    return "clef" if meant or has_head or not _has_chat_template(path) else "label"
+
+
+def _has_chat_template(path: Path) -> bool:
+    files = (path / "chat_template.jinja", path / "chat_template.json")
+    config = path / "tokenizer_config.json"
+    return any(file.is_file() for file in files) or (config.is_file() and "chat_template" in _read_json(config))
+
+
+def _base_name(path: Path, config: dict[str, Any]) -> str:
+    return str(config.get("name") or _repository(path) or path.resolve().name)
 
 
 def _repository(path: Path) -> str | None:
@@ -124,7 +148,7 @@ def _read_head_config(path: Path, config: dict[str, Any]) -> dict[str, Any]:
         what = config.get("model_type", "model")
         raise BadRelease(
             f"{path} is not a release: {' and '.join(missing)} missing beside its config.json; "
-            f"a plain {what} cannot answer without its joint schema head"
+            f"a plain {what} cannot answer without its joint schema head or a chat template"
         )
     return _read_json(path / HEAD_FILES[1])
 

@@ -115,9 +115,11 @@ class DecisionsCall:
 
     def reply(self, answers: Answers) -> DecisionsReply:
         """The reply body, full precision; our own fields only when the request used one."""
+        # A server can be told to abstain without the request's asking, and strict clients know no such field.
+        own = {asked.id: abstains(answers, asked.id) if self.own_fields else Abstains() for asked in self.asked}
         body: DecisionsReply = {
             "model": answers.model,
-            "answers": [_reply_answer(asked, answers[asked.id], abstains(answers, asked.id)) for asked in self.asked],
+            "answers": [_reply_answer(asked, answers[asked.id], own[asked.id]) for asked in self.asked],
             "usage": {
                 "input_tokens": answers.input_tokens,
                 "input_tokens_details": {"cached_tokens": answers.cached_tokens, "cache_write_tokens": 0},

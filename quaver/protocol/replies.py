@@ -61,7 +61,18 @@ class Timed(TypedDict):
     tokens_reused: int
 
 
-class OwnReplyFields(TypedDict):
+class LabelReplyFields(TypedDict):
+    """What a model that reads labels adds, by question: what its labels hold of the next token's probability,
+    whether no other token is likelier, options that share the largest probability, and how far probabilities
+    differ between orders of the options."""
+
+    x_label_mass: NotRequired[dict[str, float]]
+    x_argmax_is_label: NotRequired[dict[str, bool]]
+    x_ties: NotRequired[dict[str, list[str]]]
+    x_order_spread: NotRequired[dict[str, float]]
+
+
+class OwnReplyFields(LabelReplyFields):
     """What Quaver adds to a reply, under names that no dialect uses."""
 
     x_reading: str
@@ -167,9 +178,9 @@ class DecisionsUsage(TypedDict):
     total_tokens: int
 
 
-class DecisionsReply(TypedDict):
+class DecisionsReply(LabelReplyFields):
     """What ``POST /v1/decisions`` answers, in the order of the questions. A request with an ``x_`` field of
-    its own also gets ``x_reading``, and ``x_calibration``, ``x_truncated`` and ``x_timing`` where they apply."""
+    its own also gets ``x_reading``, and the other fields of ours where they apply."""
 
     model: str
     answers: list[Annotated[PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer, Field(discriminator="type")]]

@@ -17,6 +17,7 @@ from quaver.questions import (
     Answers,
     ChoiceAnswer,
     Json,
+    LabelFacts,
     NoulAnswer,
     Question,
     Request,
@@ -119,6 +120,8 @@ def reply_body(answers: Answers, timing: bool) -> SystemOneReply:
 def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
     """Our own part of a reply: what was cut is always said, times only when asked for."""
     fields: OwnReplyFields = {"x_reading": answers.reading}
+    if answers.labels is not None:
+        _tell_labels(fields, answers.labels)
     if answers.calibration is not None:
         fields["x_calibration"] = answers.calibration
     if answers.truncated_tokens:
@@ -134,6 +137,16 @@ def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
             "tokens_reused": answers.cached_tokens,
         }
     return fields
+
+
+def _tell_labels(fields: OwnReplyFields, facts: Mapping[str, LabelFacts]) -> None:
+    """Adds how answers were read off labels, by question; ties and spreads only where there are any."""
+    fields["x_label_mass"] = {name: of.mass for name, of in facts.items()}
+    fields["x_argmax_is_label"] = {name: of.argmax_is_label for name, of in facts.items()}
+    if ties := {name: list(of.ties) for name, of in facts.items() if of.ties}:
+        fields["x_ties"] = ties
+    if spread := {name: of.order_spread for name, of in facts.items() if of.order_spread is not None}:
+        fields["x_order_spread"] = spread
 
 
 def abstains(answers: Answers, name: str) -> Abstains:

@@ -9,7 +9,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quaver.errors import BadQuestion, BadRequest
 from quaver.protocol.strict_json import Where, excerpt, place
-from quaver.questions import Abstention, ConfidenceRule, Json, OverflowRule, Question, ReadingMode
+from quaver.questions import (
+    MAX_OPTIONS,
+    Abstention,
+    ConfidenceRule,
+    Json,
+    LabelRule,
+    OverflowRule,
+    Question,
+    ReadingMode,
+)
 from quaver.questions.calibration import Of
 
 Dialect = Literal["systemone", "decisions"]
@@ -51,6 +60,15 @@ class OwnFields(BaseModel):
     x_abstain: AbstainBody | None = Field(
         None, description="Asks each answer to say, as x_abstain, whether to leave it aside; needs a calibration."
     )
+    x_min_label_mass: float | None = Field(
+        None, ge=0, le=1, description="Marks answers, as x_abstain, whose labels hold less of the next token."
+    )
+    x_prior_correction: bool | None = Field(
+        None, description="Corrects for what the model answers about a state that says nothing."
+    )
+    x_option_orders: int | None = Field(
+        None, ge=1, le=MAX_OPTIONS, description="Reads the options in so many orders and averages."
+    )
     x_priority: int | None = Field(None, ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="A lower number is read first.")
     x_timeout_ms: float | None = Field(
         None, gt=0, le=MAX_TIMEOUT_MS, description="Without an answer after that long the request is dropped: 504."
@@ -64,6 +82,7 @@ class OwnFields(BaseModel):
             "on_overflow": self.x_on_overflow,
             "confidence": self.x_confidence,
             "abstain": Abstention(self.x_abstain.target, self.x_abstain.of) if self.x_abstain else None,
+            "labels": LabelRule(self.x_min_label_mass, self.x_prior_correction, self.x_option_orders),
             "cache_salt": self.cache_salt or "",
             "priority": self.x_priority or 0,
             "timeout": self.timeout,

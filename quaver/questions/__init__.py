@@ -9,6 +9,7 @@ from quaver.questions.answers import (
     answer,
 )
 from quaver.questions.kinds import MAX_LEVELS, MAX_OPTIONS, Choice, Json, Noul, Question, Score
+from quaver.questions.labels import LabelFacts, LabelRule
 from quaver.questions.request import Abstention, Answers, MediaSource, OverflowRule, ReadingMode, Request, Timing
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "ChoiceAnswer",
     "ConfidenceRule",
     "Json",
+    "LabelFacts",
+    "LabelRule",
     "MediaSource",
     "Noul",
     "NoulAnswer",

@@ -11,12 +11,17 @@ from quaver.errors import BadQuestion
 from quaver.questions.answers import Answer, ConfidenceRule
 from quaver.questions.calibration import Of
 from quaver.questions.kinds import Json, Question
+from quaver.questions.labels import LabelFacts, LabelRule
 
 ReadingMode = Literal["joint", "independent"]
 OverflowRule = Literal["truncate", "refuse"]
 
 #: A data URL or raw base64 as text, encoded bytes, a file, or an object the media room knows (a Pillow image).
 MediaSource = str | bytes | Path | object
+
+
+#: Leaves everything as the model was loaded with it.
+NO_RULE = LabelRule()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,8 @@ class Abstention:
 class Request:
     """One state, its media, and the questions about it, in request order.
 
-    ``reading``, ``on_overflow`` and ``confidence`` override what the decider was loaded with; None leaves it.
+    ``reading``, ``on_overflow``, ``confidence`` and ``labels`` override what the decider was loaded with; None
+    leaves it.
     What was read for one ``cache_salt`` is never reused for another. Requests of lower ``priority`` are read
     first. ``timeout`` is in seconds: without an answer by then the request is dropped as ``Expired``.
     ``media_places`` leads from ``("images", 0)`` and the like to where in a body the medium stood.
@@ -46,6 +52,7 @@ class Request:
     on_overflow: OverflowRule | None = None
     confidence: ConfidenceRule | None = None
     abstain: Abstention | None = None
+    labels: LabelRule = NO_RULE
     cache_salt: str = ""
     priority: int = 0
     timeout: float | None = None
@@ -72,7 +79,8 @@ class Answers(Mapping[str, Answer]):
 
     ``truncated_tokens`` counts the tokens cut from the end of the state, 0 when all of it was read.
     ``calibration`` is the id of the calibration that was applied, None when there is none. ``abstained``
-    tells of every question whether to leave its answer aside, None when that was not asked for.
+    tells of every question whether to leave its answer aside, None when that was not asked for. ``labels``
+    says how each answer was read off labels, None when none was.
     """
 
     answers: Mapping[str, Answer]
@@ -84,6 +92,7 @@ class Answers(Mapping[str, Answer]):
     timing: Timing = field(default_factory=Timing)
     calibration: str | None = None
     abstained: Mapping[str, bool] | None = None
+    labels: Mapping[str, LabelFacts] | None = None
 
     def __getitem__(self, question_id: str) -> Answer:
         return self.answers[question_id]

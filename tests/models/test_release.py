@@ -185,3 +185,42 @@ def test_a_pinned_release_from_the_cache(hub_cache: Path) -> None:
         assert (info.path, info.revision, info.name) == (snapshot, commit, "owner/tiny@0123456789ab")
     with pytest.raises(BadRelease, match="neither"):
         find("owner/tiny@" + "f" * 40)
+
+
+@pytest.fixture
+def chat(tmp_path: Path) -> Path:
+    """A plain Qwen3.5 with the chat template that it was trained with, under a name of its own."""
+    to = tmp_path / "some-qwen"
+    to.mkdir()
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "chat_template.jinja"):
+        shutil.copy(FLASH / name, to)
+    return to
+
+
+def test_a_chat_model_is_one_under_its_own_name(chat: Path) -> None:
+    info = inspect(chat)
+    assert (info.kind, info.head_config) == ("label", {})
+    assert info.name == f"some-qwen@{info.revision[:12]}"
+    with pytest.raises(BadRelease, match="not a Clef release"):
+        load_clef(info)
+    (chat / "chat_template.jinja").write_text("another")
+    assert inspect(chat).name != info.name
+
+
+@pytest.mark.parametrize("trace", ["joint_head.safetensors", "joint_head_config.json", "joint_schema_model.py"])
+def test_a_chat_model_with_a_trace_of_a_head_is_a_broken_release(chat: Path, trace: str) -> None:
+    (chat / trace).touch()
+    with pytest.raises(BadRelease, match="missing beside its config"):
+        inspect(chat)
+
+
+def test_a_release_that_lost_its_head_does_not_answer_in_its_name(chat: Path) -> None:
+    with pytest.raises(BadRelease, match="without its joint schema head"):
+        inspect(chat.rename(chat.with_name("Clef-flash")))
+
+
+@pytest.mark.parametrize("missing", ["tokenizer.json", "model.safetensors", "chat_template.jinja"])
+def test_a_chat_model_that_is_not_all_there(chat: Path, missing: str) -> None:
+    (chat / missing).unlink()
+    with pytest.raises(BadRelease, match=missing if missing != "chat_template.jinja" else "or a chat template"):
+        inspect(chat)

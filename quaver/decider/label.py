@@ -1,0 +1,213 @@
+"""The label family: a chat model reads every question in a prompt of its own, and answers with its next token."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from quaver.decider.family import EncodedView, Limits, Prepared, Scored
+from quaver.engine.causal import CausalPrompt, CausalReader
+from quaver.engine.job import Reading
+from quaver.errors import BadRequest
+from quaver.heads.label_bias import average_orders, cyclic_orders, subtract_prior
+from quaver.heads.labels import LabelRead, join
+from quaver.models.release import ReleaseInfo
+from quaver.prompts.label import CONTENT_FREE, LabelPrompt
+from quaver.prompts.label_compatible import CompatibleLabelPrompt
+from quaver.prompts.label_encoded import LabelEncoded, LabelPlace
+from quaver.questions import LabelFacts, LabelRule, OverflowRule, ReadingMode, Request
+
+READINGS: tuple[ReadingMode, ...] = ("independent",)
+#: Tokens of a prompt unless told otherwise, or what the model has positions for when that is less.
+MAX_LENGTH = 16_384
+#: Priors that are remembered; each is a few numbers and the prompt it belongs to.
+MAX_PRIORS = 1024
+
+
+def default_length(info: ReleaseInfo) -> int:
+    """Tokens that a prompt of this model may have unless told otherwise."""
+    text = info.config.get("text_config", info.config)
+    return min(MAX_LENGTH, int(text.get("max_position_embeddings", MAX_LENGTH)))
+
+
+def limits(info: ReleaseInfo) -> Limits:
+    """What a chat model can read unless told otherwise."""
+    return Limits(default_length(info))
+
+
+class Priors:
+    """What the model answered about a state that says nothing, by prompt; the least recently used are forgotten."""
+
+    def __init__(self, size: int = MAX_PRIORS) -> None:
+        self._size = size
+        self._reads: OrderedDict[Hashable, LabelRead] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> LabelRead | None:
+        with self._lock:
+            if key in self._reads:
+                self._reads.move_to_end(key)
+            return self._reads.get(key)
+
+    def put(self, key: Hashable, read: LabelRead) -> None:
+        with self._lock:
+            self._reads[key] = read
+            self._reads.move_to_end(key)
+            while len(self._reads) > self._size:
+                self._reads.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A question with its options in one ``order``: its prompt, the same about a state that says nothing where
+    that is wanted, and what is known to be answered there."""
+
+    order: tuple[int, ...]
+    encoded: LabelEncoded
+    blank: LabelEncoded | None
+    prior: LabelRead | None
+
+    @property
+    def to_read(self) -> list[LabelEncoded]:
+        return [self.encoded, self.blank] if self.blank and not self.prior else [self.encoded]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPrepared(Prepared[CausalPrompt[LabelPlace]]):
+    """``asked`` has, per question, the variants that are averaged; the places of all of them are the prompts."""
+
+    asked: tuple[tuple[Variant, ...], ...]
+    min_mass: float | None
+    remember: Callable[[LabelEncoded, LabelRead], None]
+
+    def scores(self, readings: Sequence[Reading]) -> list[Scored]:
+        reads = (reading.labels[0] for reading in readings)
+        return [self._score(variants, reads) for variants in self.asked]
+
+    def _score(self, variants: Sequence[Variant], reads: Iterator[LabelRead]) -> Scored:
+        found, probabilities = [], []
+        for variant in variants:
+            read = _joined(variant.encoded, reads)
+            found.append(read)
+            probabilities.append(self._probabilities(variant, read, reads))
+        averaged = average_orders(probabilities, [variant.order for variant in variants])
+        ids, p = variants[0].encoded.option_ids, averaged.probabilities
+        best = [name for name, value in zip(ids, p, strict=True) if value == max(p)]
+        facts = LabelFacts(
+            mass=sum(read.label_mass for read in found) / len(found),
+            argmax_is_label=all(read.argmax_is_label for read in found),
+            ties=tuple(best) if len(best) > 1 else (),
+            order_spread=max(averaged.spread) if len(variants) > 1 else None,
+        )
+        return Scored(
+            dict(zip(ids, p, strict=True)), facts, None if self.min_mass is None else facts.mass < self.min_mass
+        )
+
+    def _probabilities(self, variant: Variant, read: LabelRead, reads: Iterator[LabelRead]) -> tuple[float, ...]:
+        if variant.blank is None:
+            return read.probabilities
+        prior = variant.prior
+        if prior is None:
+            prior = _joined(variant.blank, reads)
+            self.remember(variant.blank, prior)
+        return subtract_prior(read.log_probabilities, prior.log_probabilities)
+
+
+def _joined(encoded: LabelEncoded, reads: Iterator[LabelRead]) -> LabelRead:
+    """The read of all labels of a prompt, from the next of the reads of its places."""
+    return join([next(reads) for _ in encoded.labels.nodes], encoded.labels.paths)
+
+
+class LabelFamily:
+    """Reads requests with a chat model; see ``Family`` for the contract. ``rule`` holds unless a request has one.
+
+    Raises BadRequest for orders of options with prompts whose order is fixed.
+    """
+
+    readings = READINGS
+    reads_labels = True
+
+    def __init__(
+        self,
+        name: str,
+        prompt: LabelPrompt | CompatibleLabelPrompt,
+        reader: CausalReader[LabelPlace],
+        rule: LabelRule,
+    ) -> None:
+        self.name = name
+        self.limits = Limits(prompt.max_length)
+        self.reader = reader
+        self._prompt = prompt
+        self._rule = rule
+        self._priors = Priors()
+        self._check_orders(rule)
+
+    def prepare(self, request: Request, _: ReadingMode, on_overflow: OverflowRule) -> LabelPrepared:
+        rule, salt = request.labels.over(self._rule), request.cache_salt
+        asked = self._variants(request, rule, on_overflow)
+        variants = [variant for of_question in asked for variant in of_question]
+        places = [place for variant in variants for encoded in variant.to_read for place in encoded.places()]
+        prompts = tuple(CausalPrompt(place, self.reader.backbone.prepare(place.ids), salt) for place in places)
+        known = sum(
+            len(place.ids)
+            for variant in variants
+            if variant.blank and variant.prior
+            for place in variant.blank.places()
+        )
+        return LabelPrepared(
+            prompts=prompts,
+            option_ids=tuple(of_question[0].encoded.option_ids for of_question in asked),
+            input_tokens=known + sum(prompt.tokens for prompt in prompts),
+            truncated_tokens=max(variant.encoded.truncated for variant in variants),
+            known_tokens=known,
+            asked=asked,
+            min_mass=rule.min_mass,
+            remember=lambda blank, read: self._priors.put((salt, blank), read),
+        )
+
+    def view(self, request: Request, _: ReadingMode, on_overflow: OverflowRule) -> EncodedView:
+        """The prompts one after another. A question's span is what follows its state; options have none."""
+        ids: list[int] = []
+        spans = []
+        encoded = self._encode(request, on_overflow, None)
+        for one in encoded:
+            spans.append((len(ids) + one.state_end, len(ids) + len(one.ids)))
+            ids += one.ids
+        return EncodedView(ids, spans, [[] for _ in encoded], [list(one.option_ids) for one in encoded])
+
+    def _variants(
+        self, request: Request, rule: LabelRule, on_overflow: OverflowRule
+    ) -> tuple[tuple[Variant, ...], ...]:
+        """Per question, what has to be read for it. Questions with few options have fewer orders than others."""
+        self._check_orders(rule)
+        count = rule.orders or 1
+        orders = {name: cyclic_orders(len(q.option_ids), count) for name, q in request.questions.items()}
+        asked: dict[str, list[Variant]] = {name: [] for name in request.questions}
+        for number in range(max(map(len, orders.values()))):
+            turn = {name: known[number] for name, known in orders.items() if number < len(known)}
+            encoded = self._encode(request, on_overflow, turn)
+            blanks: Sequence[LabelEncoded | None] = [None] * len(encoded)
+            if rule.prior_correction:
+                blanks = self._encode(replace(request, state=CONTENT_FREE), on_overflow, turn)
+            for name, one, blank in zip(asked, encoded, blanks, strict=True):
+                if name in turn:
+                    prior = self._priors.get((request.cache_salt, blank)) if blank else None
+                    asked[name].append(Variant(turn[name], one, blank, prior))
+        return tuple(map(tuple, asked.values()))
+
+    def _encode(
+        self, request: Request, on_overflow: OverflowRule, orders: Mapping[str, Sequence[int]] | None
+    ) -> tuple[LabelEncoded, ...]:
+        if isinstance(self._prompt, CompatibleLabelPrompt):
+            return self._prompt.encode(request)
+        return self._prompt.encode(request, on_overflow=on_overflow, orders=orders)
+
+    def _check_orders(self, rule: LabelRule) -> None:
+        if (rule.orders or 1) > 1 and isinstance(self._prompt, CompatibleLabelPrompt):
+            raise BadRequest(
+                "prompts in vLLM's style have their options in the order of the request; ask in one order, or serve "
+                "the model with prompts of quaver's style",
+                ("x_option_orders",),
+            )
