@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import torch
 from engine_report import Check
@@ -61,13 +62,14 @@ def cold_state(plan: Plan) -> list[Check]:
 
 def overhead(plan: Plan) -> list[Check]:
     """Row f: queue, scheduler, parts, head and keeping the state, over one forward of the bare backbone."""
-    return [_overhead(plan, plan.tokens(2048), 0.05), _overhead(plan, plan.tokens(128), 0.15)]
+    sizes = ((plan.tokens(2048), 0.05), (plan.tokens(128), 0.15))
+    return [_overhead(plan, folder, *size) for folder in (plan.hybrid, plan.dense) for size in sizes]
 
 
-def _overhead(plan: Plan, tokens: int, target: float) -> Check:
-    texts, release = Texts(plan.hybrid), load_clef(inspect(plan.hybrid), "cpu", plan.dtype)
+def _overhead(plan: Plan, folder: Path, tokens: int, target: float) -> Check:
+    texts, release = Texts(folder), load_clef(inspect(folder), "cpu", plan.dtype)
     backbone = release.backbone
-    head = load_joint_schema_head(plan.hybrid, backbone.device, backbone.dtype)
+    head = load_joint_schema_head(folder, backbone.device, backbone.dtype)
     reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), CACHE_BYTES)
     engine = Engine(reader, Policy(step_tokens(backbone.device)))
     encoded = texts.encoded(texts.sized(tokens, 0))
@@ -86,5 +88,5 @@ def _overhead(plan: Plan, tokens: int, target: float) -> Check:
         measured = in_turns(plan.rounds or (3 if tokens > 1000 else 15), sides)
     engine.close()
     added = ratio(measured["engine"], measured["backbone"]) - 1.0
-    what = f"what the engine adds to a bare forward of {len(inputs)} tokens"
+    what = f"what the engine adds to a bare forward of {len(inputs)} tokens, {folder.name}"
     return Check("f", what, medians(measured), "s", added, "<=", target, {"rounds": len(measured["engine"])})

@@ -21,10 +21,10 @@ CLIENTS = 16
 
 def many_clients(plan: Plan) -> list[Check]:
     """Row d: requests of mixed sizes from many clients at once, beside the reference one after another."""
-    texts, count = Texts(plan.dense), plan.count(64, least=CLIENTS)
+    texts, count = Texts(plan.hybrid), plan.count(48, least=CLIENTS)
     replies: dict[str, list[dict[str, Any]]] = {}
     tokens: list[int] = []
-    with plan.decider(plan.dense) as decider, plan.reference(plan.dense) as reference:
+    with plan.decider(plan.hybrid) as decider, plan.reference(plan.hybrid) as reference:
         for ask in (decider.systemone, reference.systemone):
             ask(texts.sized(128, "warm-up"))
 
@@ -44,7 +44,7 @@ def many_clients(plan: Plan) -> list[Check]:
             measured = in_turns(plan.rounds or 1, sides)
         reused = decider.stats()["tokens_reused"]
     rates = {name: count / value for name, value in medians(measured).items()}
-    what = f"{count} requests of {min(tokens)} to {max(tokens)} tokens, {CLIENTS} clients, {plan.dense.name}"
+    what = f"{count} requests of {min(tokens)} to {max(tokens)} tokens, {CLIENTS} clients, {plan.hybrid.name}"
     notes = {
         "rounds": len(measured["quaver"]),
         "tokens": sum(tokens),
