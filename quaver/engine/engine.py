@@ -27,6 +27,8 @@ Part = tuple[Work[Prompt, ProgressOf], int]
 
 #: What may come in between has at most this fraction of the step's tokens.
 SHORT = 4
+#: How often a step under way is asked whether anybody still waits for it.
+SECONDS_BETWEEN_LOOKS = 0.02
 #: A step is never planned smaller than this, however little memory there is.
 LEAST_STEP_TOKENS = 16
 #: After so many steps without running out of memory, a shrunken step doubles again.
@@ -54,7 +56,8 @@ class Engine(Generic[Prompt, ProgressOf]):
         self._jobs: dict[tuple[Prompt, ...], Job[Prompt, ProgressOf]] = {}
         self._leaders: dict[Hashable, Work[Prompt, ProgressOf]] = {}
         self._step_tokens, self._steps_since_shrink = policy.step_tokens, 0
-        self._started, self._paused = 0.0, 0.0  # of the step under way, and its seconds that went to others
+        # Of the step under way: when it began, its seconds that went to others, when it was last looked after.
+        self._started, self._paused, self._looked = 0.0, 0.0, 0.0
         self._counts = dict.fromkeys(
             ("jobs_done", "jobs_failed", "jobs_dropped", "tokens_computed", "tokens_reused", "steps", "rows"), 0
         )
@@ -144,13 +147,18 @@ class Engine(Generic[Prompt, ProgressOf]):
             state, missing = self._reader.state_of(prompt), self._reader.missing(prompt)
             job.works.append(Work(job, prompt, state, missing, served=job.submitted))
 
-    def _drop(self) -> None:
-        """Lets go of jobs that nobody waits for any more."""
+    def _expire(self) -> None:
+        """Tells those whose time is over."""
         now = time.monotonic()
-        for job in list(self._jobs.values()):
+        for job in self._jobs.values():
             for waiter in job.waiters:
                 if waiter.deadline is not None and waiter.deadline <= now:
                     waiter.answer(Expired("the answer was not there within the time that the request allowed"))
+
+    def _drop(self) -> None:
+        """Lets go of jobs that nobody waits for any more."""
+        self._expire()
+        for job in list(self._jobs.values()):
             if job.abandoned:
                 self._counts["jobs_dropped"] += 1
                 self._hand_over(job)
@@ -158,16 +166,22 @@ class Engine(Generic[Prompt, ProgressOf]):
 
     def _advance(self) -> None:
         works = [work for job in self._jobs.values() for work in job.works if work.reading is None]
-        self._started, self._paused = time.monotonic(), 0.0
+        self._started, self._paused, self._looked = time.monotonic(), 0.0, 0.0
         self._compute(self._plan(works, self._step_tokens), self._let_in)
 
     def _let_in(self) -> None:
         """In the middle of a step: what has just arrived and is short goes first.
 
         So steps can be as large as the device likes them, and still nobody waits for more than one layer
-        of them. Half of the time is the step's own, however many arrive.
+        of them. Half of the time is the step's own, however many arrive. A step that nobody waits for any
+        more ends here.
         """
         began = time.monotonic()
+        if began - self._looked > SECONDS_BETWEEN_LOOKS:
+            self._looked = began
+            self._expire()
+            if all(job.abandoned for job in self._jobs.values() if job.running):
+                raise _Abandoned
         if self._inbox.empty() or self._paused > (began - self._started) / 2:
             return
         self._receive()
@@ -198,7 +212,8 @@ class Engine(Generic[Prompt, ProgressOf]):
         except Exception as error:
             for work, _ in parts:
                 work.running = False
-            self._recover(parts, error)
+            if not isinstance(error, _Abandoned):
+                self._recover(parts, error)
             return
         self._count(step, len(parts))
         jobs = dict.fromkeys(work.job for work, _ in parts)
@@ -316,6 +331,10 @@ class Engine(Generic[Prompt, ProgressOf]):
                 left.append(job)
         for job in left:
             job.answer(Unavailable("the engine has died; start the server again"))
+
+
+class _Abandoned(Exception):
+    """Nobody waits for the step under way."""
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -232,3 +232,26 @@ def test_the_short_come_between_the_layers_of_a_long_step(kind: str) -> None:
         for reply in late:
             check(reply.result(60), kind, short)
         assert backbone.batches[:2] == [[short.tokens], [giant.tokens]], "the order in which forwards ended"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", ["leaves", "expires"])
+def test_a_step_that_nobody_waits_for_is_not_finished(kind: str, how: str) -> None:
+    giant, after = prompt(tokens(6, 4_000), kind=kind), prompt(tokens(7, 20), kind=kind)
+    jobs = []
+    with engine(kind, step_tokens=10_000) as (running, reader, backbone):
+
+        def leave() -> None:
+            if how == "leaves":
+                jobs[0].cancel()
+            time.sleep(0.6)
+
+        backbone.between_layers = leave
+        deadline = time.monotonic() + 0.5 if how == "expires" else None
+        jobs.append(running.submit([giant], deadline=deadline))
+        with pytest.raises(Expired if how == "expires" else CancelledError):
+            jobs[0].result(60)
+        check(running.submit([after]).result(60), kind, after)
+        assert backbone.batches == [[after.tokens]], "the forward of the giant came to its end"
+        assert reader.tree.length("", giant.symbols) == 0
+        assert running.stats()["jobs_dropped"] == 1
