@@ -1,34 +1,53 @@
-"""Small causal models for the laws of the engine: random weights, a joint head, both kinds of backbone."""
+"""Small causal models for the laws of the engine: random weights, a joint head or labels, both kinds of backbone."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import torch
+from chat_families import tiny_chat
 from torch import Tensor
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from quaver.engine.causal import CausalProgress, CausalPrompt, CausalReader
 from quaver.engine.job import Reading
 from quaver.engine.joint import JointHead
+from quaver.engine.label import LabelHead
 from quaver.heads.joint_schema import JointSchemaHead
+from quaver.models.chat import ChatBackbone
 from quaver.models.qwen3_5 import Qwen35Backbone
 from quaver.prompts.encoded import Encoded, EncodedQuestion
+from quaver.prompts.label_encoded import LabelPlace
 
 VOCABULARY = 97
+#: Tokens of the joint models that stand for what is seen; texts beside pictures keep clear of them.
+VISION_START, IMAGE, VIDEO = 94, 95, 96
 KINDS = ("hybrid", "dense")
+#: Chat models that are read by labels, and their families.
+LABEL_KINDS = {"label hybrid": "qwen3.5", "label dense": "qwen3"}
 LAYERS = {"hybrid": ["linear_attention", "full_attention", "linear_attention"], "dense": ["full_attention"] * 3}
-Reader = CausalReader[Encoded]
-Prompt = CausalPrompt[Encoded]
+Reader = CausalReader[Any]
+Prompt = CausalPrompt[Any]
 #: float32: what a shared pass, a part or a cached state may change in a probability.
 TOLERANCE = 2e-5
 
 
+#: Where the models of the tests run; ``scripts/gpu-check`` sets it.
+DEVICE = os.environ.get("QUAVER_TEST_DEVICE", "cpu")
+
+
 @cache
-def model(kind: str, dtype: torch.dtype = torch.float32) -> tuple[Qwen35Backbone, JointHead]:
+def model(kind: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
+    """A backbone and its head."""
+    if kind in LABEL_KINDS:
+        chat = ChatBackbone(
+            tiny_chat(LABEL_KINDS[kind], vocab_size=VOCABULARY, max_position_embeddings=8192).to(DEVICE, dtype)
+        )
+        return chat, LabelHead(chat.output_embeddings, chat.softcap)
     torch.manual_seed(20261130)
     text = {
         "vocab_size": VOCABULARY,
@@ -53,7 +72,14 @@ def model(kind: str, dtype: torch.dtype = torch.float32) -> tuple[Qwen35Backbone
         "tie_word_embeddings": False,
     }
     vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": 48}
-    config: Any = Qwen3_5Config(text_config=text, vision_config=vision, tie_word_embeddings=False)
+    config: Any = Qwen3_5Config(
+        text_config=text,
+        vision_config=vision,
+        tie_word_embeddings=False,
+        vision_start_token_id=VISION_START,
+        image_token_id=IMAGE,
+        video_token_id=VIDEO,
+    )
     released: Any = Qwen3_5ForConditionalGeneration(config)
     with torch.no_grad():
         for name, parameter in released.named_parameters():
@@ -64,8 +90,8 @@ def model(kind: str, dtype: torch.dtype = torch.float32) -> tuple[Qwen35Backbone
     with torch.no_grad():
         for scale in (head.prior_logit_scale, head.joint_logit_scale, head.residual_gate):
             scale.fill_(1.0)
-    backbone = Qwen35Backbone(released.to(dtype))
-    return backbone, JointHead(head.to(dtype), backbone.output_embeddings)
+    backbone = Qwen35Backbone(released.to(DEVICE, dtype))
+    return backbone, JointHead(head.to(DEVICE, dtype), backbone.output_embeddings)
 
 
 def reader(
@@ -78,27 +104,39 @@ def tokens(seed: int, count: int) -> tuple[int, ...]:
     return tuple(random.Random(seed).choices(range(VOCABULARY), k=count))
 
 
-def prompt(state: Sequence[int], schema: int = 1, salt: str = "", kind: str = "hybrid", options: int = 3) -> Prompt:
-    """``state``, then the questions that ``schema`` stands for."""
+def prompt(
+    state: Sequence[int],
+    schema: int = 1,
+    salt: str = "",
+    kind: str = "hybrid",
+    options: int = 3,
+    below: int = VOCABULARY,
+) -> Prompt:
+    """``state``, then the questions that ``schema`` stands for, of tokens ``below`` a number; chat models are
+    asked one."""
     rng = random.Random(schema)
+    if kind in LABEL_KINDS:
+        groups = tuple((token,) for token in rng.sample(range(VOCABULARY), min(options + schema % 3, 40)))
+        place = LabelPlace((*state, *rng.choices(range(VOCABULARY), k=12 + schema % 5)), len(state), groups)
+        return CausalPrompt(place, model(kind)[0].prepare(place.ids), salt)
     ids = list(state)
     questions = []
     for number in range(1 + schema % 3):
         start = len(ids)
-        ids += rng.choices(range(VOCABULARY), k=5)
+        ids += rng.choices(range(below), k=5)
         spans = []
         for _ in range(options + number):
             begin = len(ids)
-            ids += rng.choices(range(VOCABULARY), k=rng.randint(1, 3))
+            ids += rng.choices(range(below), k=rng.randint(1, 3))
             spans.append((begin, len(ids)))
         names = tuple(map(str, range(len(spans))))
         questions.append(EncodedQuestion("choice", (start, start + 5), tuple(spans), names))
-    ids += rng.choices(range(VOCABULARY), k=4)
+    ids += rng.choices(range(below), k=4)
     encoded = Encoded(tuple(ids), tuple(questions), media_start=0, state_end=len(state))
     return CausalPrompt(encoded, model(kind)[0].prepare(encoded.ids), salt)
 
 
-def finish(on: Reader, progress: CausalProgress[Encoded], part: int = 1 << 20) -> Reading:
+def finish(on: Reader, progress: CausalProgress[Any], part: int = 1 << 20) -> Reading:
     """Reads what is left of one prompt, ``part`` tokens at a time."""
     outcome = None
     while progress.remaining:
