@@ -30,6 +30,11 @@ class SpecialTokens(StrEnum):
     reference = "reference"
 
 
+class PromptStyle(StrEnum):
+    quaver = "quaver"
+    vllm = "vllm"
+
+
 class Device(StrEnum):
     auto = "auto"
     cpu = "cpu"
@@ -81,6 +86,27 @@ MaxLengthOption = Annotated[
 
 CalibrationOption = Annotated[
     Path | None, typer.Option(help="A file of quaver calibrate, fitted on this model; every answer then states it.")
+]
+
+MinLabelMassOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        help="Chat models: mark answers to be left aside whose labels hold less of the next token's probability.",
+    ),
+]
+PriorCorrectionOption = Annotated[
+    bool,
+    typer.Option(
+        "--prior-correction", help="Chat models: correct for what is answered about a state that says nothing."
+    ),
+]
+OptionOrdersOption = Annotated[
+    int, typer.Option(min=1, max=255, help="Chat models: read the options in so many orders and average.")
+]
+PromptStyleOption = Annotated[
+    PromptStyle, typer.Option(help="Chat models: how prompts are written; vllm writes them as that server does.")
 ]
 
 

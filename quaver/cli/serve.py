@@ -58,6 +58,10 @@ def serve(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Answers equal to the bit whatever else is asked; slower.")
     ] = False,
+    min_label_mass: options.MinLabelMassOption = None,
+    prior_correction: options.PriorCorrectionOption = False,
+    option_orders: options.OptionOrdersOption = 1,
+    prompt_style: options.PromptStyleOption = options.PromptStyle.quaver,
     allow_media_hosts: Annotated[
         str,
         typer.Option(
@@ -99,6 +103,10 @@ def serve(
             step_tokens=step_tokens,
             state_cache_bytes=state_cache,
             deterministic=deterministic,
+            min_label_mass=min_label_mass,
+            prior_correction=prior_correction,
+            option_orders=option_orders,
+            prompt_style=prompt_style,
             media=MediaReader(policy=policy, decode=decode),
         )
         console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)

@@ -27,6 +27,7 @@ from quaver.questions import (
     Answers,
     ChoiceAnswer,
     Json,
+    LabelFacts,
     MediaSource,
     Noul,
     NoulAnswer,
@@ -72,7 +73,14 @@ def build_body(request: Request, model: str | None) -> dict[str, Any]:
         "x_priority": request.priority,
         "x_timeout_ms": request.timeout and request.timeout * 1000,
     }
-    return {**body, **{name: value for name, value in optional.items() if value}}
+    labels = {
+        "x_min_label_mass": request.labels.min_mass,
+        "x_prior_correction": request.labels.prior_correction,
+        "x_option_orders": request.labels.orders,
+    }
+    # Of these, zero and false say something: the server may be set otherwise.
+    said = {name: value for name, value in labels.items() if value is not None}
+    return {**body, **{name: value for name, value in optional.items() if value}, **said}
 
 
 def build_batch(request: Request, states: Sequence[Json], model: str | None) -> dict[str, Any]:
@@ -114,6 +122,7 @@ def _answers(body: Mapping[str, Any], questions: Mapping[str, Question]) -> Answ
             truncated_tokens=body.get("x_truncated", {}).get("state_tokens", 0),
             calibration=body.get("x_calibration"),
             abstained=_abstained(body["answers"], questions),
+            labels=_labels(body, questions),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(f"the reply is not a System One reply: {error!r} is missing or wrong", 200) from None
@@ -122,6 +131,18 @@ def _answers(body: Mapping[str, Any], questions: Mapping[str, Question]) -> Answ
 def _abstained(answers: Mapping[str, Any], questions: Mapping[str, Question]) -> dict[str, bool] | None:
     said = {name: answers[name]["x_abstain"] for name in questions if "x_abstain" in answers[name]}
     return said or None
+
+
+def _labels(body: Mapping[str, Any], questions: Mapping[str, Question]) -> dict[str, LabelFacts] | None:
+    if "x_label_mass" not in body:
+        return None
+    ties, spread = body.get("x_ties", {}), body.get("x_order_spread", {})
+    return {
+        name: LabelFacts(
+            body["x_label_mass"][name], body["x_argmax_is_label"][name], tuple(ties.get(name, ())), spread.get(name)
+        )
+        for name in questions
+    }
 
 
 def parse_models(response: httpx.Response) -> list[str]:

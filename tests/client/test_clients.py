@@ -27,7 +27,18 @@ from quaver.errors import (
     Unavailable,
     UnknownModel,
 )
-from quaver.questions import Abstention, Answers, Choice, ChoiceAnswer, Noul, NoulAnswer, Request, Score, ScoreAnswer
+from quaver.questions import (
+    Abstention,
+    Answers,
+    Choice,
+    ChoiceAnswer,
+    LabelRule,
+    Noul,
+    NoulAnswer,
+    Request,
+    Score,
+    ScoreAnswer,
+)
 from quaver.server import ServerConfig, create_app
 from quaver.testing import FakeDecider
 
@@ -86,6 +97,7 @@ def test_how_a_request_is_read_travels_along() -> None:
         on_overflow="refuse",
         confidence="max",
         abstain=Abstention(0.1, "answered"),
+        labels=LabelRule(min_mass=0.0, prior_correction=False, orders=2),
         cache_salt="tenant",
         priority=-3,
         timeout=20.5,
