@@ -4,7 +4,7 @@ Everything runs in this process on the CPU, without a server in front, in float3
 bfloat16 products. ``checkpoints.py`` makes the releases. All rows at full size take about an hour on two cores.
 Needs what ``scripts/test`` installs. Prints every row as it is measured, the table, then one line of JSON.
 
-    .venv/bin/python benchmarks/engine.py [--rows a,c] [--rounds N] [--scale 0.25] [--tiny]
+    .venv/bin/python benchmarks/engine.py [--rows a,c] [--rounds N] [--scale 0.25] [--dtype bfloat16] [--tiny]
 """
 
 from __future__ import annotations
@@ -42,12 +42,13 @@ def main() -> None:
     parser.add_argument("--rows", default=",".join(ROWS), help="letters of the rows to run, with commas between them")
     parser.add_argument("--rounds", type=int, help="rounds of every row instead of its own number")
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes and counts")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], help="instead of what suits the CPU")
     parser.add_argument("--tiny", action="store_true", help="a short run on the release of the tests")
     arguments = parser.parse_args()
     rows = arguments.rows.split(",")
     if unknown := set(rows) - set(ROWS):
         parser.error(f"no row {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
-    dtype = "bfloat16" if multiplies_bfloat16() else "float32"
+    dtype = arguments.dtype or ("bfloat16" if multiplies_bfloat16() else "float32")
     if arguments.tiny:
         plan = Plan(TINY, TINY, TINY, dtype, TINY_SCALE, rounds=1)
     else:
