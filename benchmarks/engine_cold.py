@@ -20,6 +20,7 @@ from quaver.models.backbone import Row
 from quaver.models.clef import load_clef
 from quaver.models.placement import prepare_thread, step_tokens
 from quaver.models.release import inspect
+from quaver.models.wide_linear import multiplies_bfloat16
 
 
 def cold_state(plan: Plan) -> list[Check]:
@@ -33,13 +34,15 @@ def cold_state(plan: Plan) -> list[Check]:
         def sides(number: int) -> dict[str, Callable[[], object]]:
             asked = texts.sized(tokens, number)
             with ThreadPoolExecutor(1) as thread:
-                peaks.append(thread.submit(matrix_peak, getattr(torch, plan.dtype)).result())
+                peaks.append(thread.submit(matrix_peak, precision).result())
             return {
                 "quaver": lambda: decider.systemone(asked),
                 "transformers": lambda: reference.forward(texts.encoded(asked).ids),
             }
 
         peaks: list[float] = []
+        # Without instructions for it, bfloat16 has no peak of its own that anything could reach.
+        precision = torch.float32 if not multiplies_bfloat16() else getattr(torch, plan.dtype)
         measured = in_turns(plan.rounds or 3, sides)
         flops = reference.flops(len(ids))
     figures, peak = medians(measured), max(peaks)
