@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -113,16 +114,26 @@ class Decider(Generic[Prompt]):
 
         outer: Future[Answers] = Future()
         inner = self._engine.submit(prepared.prompts, request.priority, deadline)
-        outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
+        # The engine holds the inner one until it is answered. If each of the two held the other, the pixels of the
+        # request would stay until the garbage collector comes, which is thousands of requests later.
+        waiting = weakref.ref(inner)
+
+        def drop(done: Future[Answers]) -> None:
+            if done.cancelled() and (still := waiting()) is not None:
+                still.cancel()
 
         def finish(done: Future[Finished]) -> None:
             if done.cancelled() or not outer.set_running_or_notify_cancel():
+                return
+            if (failed := done.exception()) is not None:
+                outer.set_exception(failed)
                 return
             try:
                 outer.set_result(self._answers(request, prepared, done.result(), thresholds, prepare))
             except Exception as error:
                 outer.set_exception(error)
 
+        outer.add_done_callback(drop)
         inner.add_done_callback(finish)
         return outer
 

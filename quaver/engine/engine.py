@@ -227,7 +227,7 @@ class Engine(Generic[Prompt, ProgressOf]):
             else:
                 work.reading = outcome
         for job in jobs:
-            if job.prompts in self._jobs and all(work.reading for work in job.works):
+            if self._jobs.get(job.prompts) is job and all(work.reading for work in job.works):
                 self._finish(job)
 
     def _start(self, work: Work[Prompt, ProgressOf]) -> bool:
@@ -276,6 +276,8 @@ class Engine(Generic[Prompt, ProgressOf]):
             if work.progress is not None:
                 self._reader.close(work.progress)
                 work.progress = None
+        # A job and its works hold each other; left so, its pixels would wait for the garbage collector.
+        job.works.clear()
         for other in self._jobs.values():
             for work in other.works:
                 if work.progress is None and work.state in states:

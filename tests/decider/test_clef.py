@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import torch
 from PIL import Image
 from vectors import FLASH, cases
 
 import quaver
 from quaver.decider import Decider
-from quaver.errors import BadMedia, BadQuestion, BadRequest, TooLong
+from quaver.decider.family import Prepared
+from quaver.errors import BadMedia, BadQuestion, BadRequest, Expired, TooLong
 
 CASES = {case["id"]: case for case in cases("clef-flash-tiny/cases")}
 ANSWERED = [case for case in CASES.values() if case.get("answers") and not case.get("max_length")]
@@ -172,6 +175,27 @@ def test_many_threads_share_a_decider(decider: Decider[Any]) -> None:
         for together, expected in zip(pool.map(decider.systemone, bodies), alone, strict=True):
             for name, answer in expected["answers"].items():
                 assert probabilities(together["answers"][name]) == pytest.approx(probabilities(answer), abs=TOLERANCE)
+
+
+def test_an_answered_request_leaves_nothing_to_the_garbage_collector(decider: Decider[Any]) -> None:
+    picture = {"images": [FLASH / "media/odd_37x91.png"]}
+    asked = {"state": STATE, "questions": QUESTIONS, **picture}
+    decider.systemone(asked)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(3):
+            decider.systemone({**asked, "state": f"{STATE} {number}"})
+            with pytest.raises(Expired):
+                decider.systemone({**asked, "state": f"{STATE} late {number}", "x_timeout_ms": 1})
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        kept = [found for found in gc.garbage if isinstance(found, torch.Tensor | Prepared)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert not kept
 
 
 def test_both_dialects_answer_the_same(decider: Decider[Any]) -> None:
