@@ -74,7 +74,8 @@ def _overhead(plan: Plan, folder: Path, tokens: int, target: float) -> Check:
     backbone = release.backbone
     head = load_joint_schema_head(folder, backbone.device, backbone.dtype)
     reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), CACHE_BYTES)
-    engine = Engine(reader, Policy(step_tokens(backbone.device)))
+    step, together = step_tokens(backbone.device)
+    engine = Engine(reader, Policy(step, together=together))
     encoded = texts.encoded(texts.sized(tokens, 0))
     inputs = backbone.prepare(encoded.ids)
 

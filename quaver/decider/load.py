@@ -98,7 +98,7 @@ def load(
             family = _label(*how, rule, prompt_style)
         case "clef":
             family = _clef(*how, media or MediaReader())
-    step = default_step(resolve_device(device)) if step_tokens is None else step_tokens
+    step, together = default_step(resolve_device(device))
     # A reader that takes prompts one after another had better answer each before the next.
     rows = 1 if deterministic or info.kind == "split" else MAX_STEP_ROWS
     settings = Settings(
@@ -108,7 +108,7 @@ def load(
         calibration=None if calibration is None else load_calibration(Path(calibration)),
         max_queue=max_queue,
         max_queue_tokens=max_queue_tokens,
-        policy=Policy(step, step_rows=rows),
+        policy=Policy(step_tokens or step, rows, together),
     )
     return Decider(family, settings)
 

@@ -41,11 +41,15 @@ W = TypeVar("W", bound=Waiting)
 class Policy:
     """``step_tokens`` are computed in one step, by at most ``step_rows`` prompts.
 
+    The prompts of a step are answered when all of it is computed. So where time goes by the token, as on a
+    CPU, a step of more than ``together`` tokens only grows by prompts that it ends and that are no longer
+    than what it has; None is for devices that compute a full step nearly as fast as a small one.
     A prompt that has not been computed on for ``patience`` seconds goes before shorter ones of its priority.
     """
 
     step_tokens: int
     step_rows: int = 256
+    together: int | None = None
     patience: float = 5.0
 
 
@@ -65,15 +69,16 @@ def plan(ready: Iterable[W], policy: Policy) -> list[tuple[W, int]]:
     The first is always among them, whole if it cannot be divided, and by itself if it has to be alone.
     ``ready`` is asked for no more prompts than fit.
     """
-    left = policy.step_tokens
+    used, left = 0, policy.step_tokens
     parts: list[tuple[W, int]] = []
     for work in ready:
         assert work.progress is not None
         tokens = work.progress.part(left)
-        if parts and (work.alone or tokens > left):
+        joins = policy.together is None or (tokens == work.remaining and tokens <= max(policy.together, used))
+        if parts and (work.alone or tokens > left or not joins):
             continue
         parts.append((work, tokens))
-        left -= tokens
+        used, left = used + tokens, left - tokens
         if left <= 0 or work.alone or len(parts) == policy.step_rows:
             break
     return parts

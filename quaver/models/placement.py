@@ -50,14 +50,15 @@ def spare_memory(device: torch.device) -> int:
         return 8 << 30
 
 
-def step_tokens(device: torch.device) -> int:
-    """How many tokens a step has that uses the device well and ends soon.
+def step_tokens(device: torch.device) -> tuple[int, int | None]:
+    """How many tokens a step has that uses the device well and ends soon, and how many of short prompts may
+    be computed together without making each other wait; None when that is all of a step.
 
     A CPU's matrix products reach their peak at some 500 rows. Short requests that arrive meanwhile are let
     in between two layers, so a long step costs them little. On a GPU nothing can come between, but a step
     of thousands takes a fraction of a second.
     """
-    return 4096 if device.type == "cuda" else 1024
+    return (4096, None) if device.type == "cuda" else (1024, 256)
 
 
 def prepare_thread() -> None:

@@ -74,6 +74,15 @@ def test_a_step_is_filled_but_not_overfilled() -> None:
     assert [(work.name, tokens) for work, tokens in plan(waiting, Policy(100))] == [("a", 30), ("b", 40), ("c", 30)]
 
 
+def test_where_time_goes_by_the_token_the_short_do_not_wait_for_the_long() -> None:
+    policy = Policy(1000, together=100)
+    lengths = {"a": 30, "b": 90, "c": 120, "d": 400, "e": 2000}
+    waiting = [Waiting(name, tokens) for name, tokens in lengths.items()]
+    assert [work.name for work, _ in plan(waiting, policy)] == ["a", "b", "c"]
+    assert [(work.name, tokens) for work, tokens in plan(waiting[3:], policy)] == [("d", 400)]
+    assert [(work.name, tokens) for work, tokens in plan(waiting[4:], policy)] == [("e", 1000)]
+
+
 def test_what_cannot_be_divided_is_taken_whole_and_first_only() -> None:
     waiting = [Waiting("a", 300, divisible=False), Waiting("b", 40)]
     assert [(work.name, tokens) for work, tokens in plan(waiting, Policy(100))] == [("a", 300)]
