@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from quaver.decider.family import EncodedView, Limits, Prepared
 from quaver.engine.causal import CausalPrompt, CausalReader
+from quaver.errors import BadMedia
 from quaver.media import AS_STORED, UPRIGHT, MediaReader
 from quaver.models.backbone import Media
 from quaver.models.clef import MAX_LENGTHS, ClefRelease, hears
@@ -83,6 +84,24 @@ class ClefFamily:
         return [self._prompt.encode(single, media_ids, on_overflow) for single in requests]
 
     def _media(self, request: Request) -> Media | None:
+        media = self._encode_media(request)
+        if media is not None and len(media.ids) > self._prompt.max_length:
+            self._refuse_size(request, media)
+        return media
+
+    def _refuse_size(self, request: Request, media: Media) -> None:
+        """BadMedia for the item with which the media of a request grow larger than a whole prompt may be."""
+        limit = self._prompt.max_length
+        kinds = [(kind, i) for kind in ("images", "audio", "videos") for i in range(len(getattr(request, kind)))]
+        ends = [*(start for start, _ in media.digests[1:]), len(media.ids)]
+        kind, i = next(item for item, end in zip(kinds, ends, strict=True) if end > limit)
+        raise BadMedia(
+            f"{kind} item {i}: with it the media have over {limit} tokens, which is what a whole prompt may have here; "
+            "send it smaller or shorter, or send fewer",
+            (kind, i),
+        )
+
+    def _encode_media(self, request: Request) -> Media | None:
         processor, read = self._release.processor, self._media_reader.begun()
         if isinstance(processor, OmniProcessor):
             return processor.encode(

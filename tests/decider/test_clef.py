@@ -124,6 +124,19 @@ def test_a_long_state_is_cut_and_says_so_or_is_refused() -> None:
         assert "x_truncated" not in decider.systemone({**asked, "state": STATE})
 
 
+@pytest.mark.parametrize(("pictures", "item"), [(1, 0), (3, 2)])
+def test_an_item_that_alone_is_too_long_is_named(pictures: int, item: int) -> None:
+    """A picture of 640 by 480 pixels has 300 tokens and what is around them."""
+    asked = {"state": STATE, "questions": QUESTIONS, "images": [FLASH / "media/scene_640x480.png"] * pictures}
+    limit = 303 * pictures - 100
+    with (
+        quaver.load(str(FLASH), max_length=limit) as decider,
+        pytest.raises(BadMedia, match=rf"images item {item}: with it the media have over {limit}") as refused,
+    ):
+        decider.systemone(asked)
+    assert refused.value.where == ("images", item)
+
+
 def _long_encode(asked: dict[str, Any]) -> list[int]:
     with quaver.load(str(FLASH)) as decider:
         return decider.encode(asked).ids
