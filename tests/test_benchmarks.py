@@ -1,6 +1,7 @@
 """The engine's benchmarks run from end to end; what a short run measures means nothing."""
 
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +13,8 @@ def test_every_row_of_the_engine_benchmarks_runs_and_its_answers_agree() -> None
     done = subprocess.run([sys.executable, BENCHMARK, "--tiny"], capture_output=True, text=True, check=True)
     result = json.loads(done.stdout.splitlines()[-1])
     checks = result["checks"]
-    assert [check["row"] for check in checks] == [*"aabccdeffgg"]
-    assert all(check["ratio"] >= 0 and len(check["figures"]) > 0 for check in checks)
+    assert [check["row"] for check in checks] == [*"aabccdeffffgg"]
+    assert all(check["figures"] and math.isfinite(check["ratio"]) for check in checks)
     # The reference rounds its answers to four decimals.
     assert all(check.get("difference", 0.0) <= 1e-4 for check in checks)
     error = checks[-1]
