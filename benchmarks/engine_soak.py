@@ -30,18 +30,19 @@ def soak(plan: Plan) -> list[Check]:
         expected = [np.array(probabilities(reply)) for reply in clients.map(fresh.systemone, bodies)]
 
     rng = random.Random("soak")
-    resident, apart = [], 0.0
+    resident, apart, checked = [], 0.0, 0
     with plan.decider(plan.small, cache_bytes=CACHE_BYTES) as decider, ThreadPoolExecutor(CLIENTS) as clients:
         for _ in range(STRETCHES):
             chosen = rng.choices(range(len(bodies)), k=count // STRETCHES)
             replies = clients.map(decider.systemone, (bodies[number] for number in chosen))
             for number, reply in zip(chosen, replies, strict=True):
                 apart = max(apart, float(np.abs(np.array(probabilities(reply)) - expected[number]).max()))
+                checked += 1
             resident.append(resident_bytes())
         stats = decider.stats()
     base = resident[STRETCHES // 10 - 1]
     worst = max(resident[STRETCHES // 10 :], key=lambda size: abs(size - base))
-    notes = {"requests": stats["jobs_done"], "failed": stats["jobs_failed"], "evictions": stats["cache_evictions"]}
+    notes = {"requests": checked, "failed": stats["jobs_failed"], "evictions": stats["cache_evictions"]}
     what = f"{count} requests to {plan.small.name}, cache of {CACHE_BYTES >> 20} MiB"
     memory = {
         "after a tenth": base / 2**20,
