@@ -63,7 +63,7 @@ def test_encode_shows_every_text_that_is_read(decider: Decider[Any]) -> None:
 
 @pytest.mark.parametrize("kind", ["images", "audio", "videos"])
 def test_it_never_answers_about_media_that_it_cannot_see(decider: Decider[Any], kind: str) -> None:
-    with pytest.raises(BadMedia, match="it reads text$"):
+    with pytest.raises(BadMedia, match=r"it reads text$"):
         decider.decide("Look!", QUESTIONS, **{kind: [b"anything"]})
 
 
