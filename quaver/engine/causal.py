@@ -15,9 +15,8 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from quaver.engine.job import Outcome, Reading, Step
+from quaver.engine.job import Outcome, Reading, Step, not_finite
 from quaver.engine.tree import Known, Piece, StateTree, Symbol, owned
-from quaver.errors import EngineFault
 from quaver.heads.labels import LabelRead
 from quaver.models.backbone import Backbone, Computed, Inputs, Pause, Row, Snapshot
 
@@ -39,6 +38,22 @@ class Asked(Hashable, Protocol):
 
 
 AskedOf = TypeVar("AskedOf", bound=Asked)
+
+
+@dataclass(frozen=True)
+class StateKey:
+    """Equal for prompts that can share the reading of their state."""
+
+    salt: str
+    symbols: tuple[Symbol, ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Asked for of every prompt that waits whenever a state has been read.
+        return hash((self.salt, self.symbols))
 
 
 @dataclass(frozen=True)
@@ -157,7 +172,7 @@ class CausalReader(Generic[AskedOf]):
         self._deterministic = deterministic
 
     def state_of(self, prompt: CausalPrompt[AskedOf]) -> Hashable | None:
-        return prompt.salt, prompt.symbols
+        return StateKey(prompt.salt, prompt.symbols)
 
     def missing(self, prompt: CausalPrompt[AskedOf]) -> int:
         return prompt.tokens - self.tree.length(prompt.salt, prompt.symbols)
@@ -186,7 +201,7 @@ class CausalReader(Generic[AskedOf]):
         for i, ((progress, tokens), result, memory) in enumerate(zip(parts, computed, memories, strict=True)):
             read = reads.get(i)
             if not sound[i] or not (read is None or all(bool(row.isfinite().all()) for row in read.logits)):
-                outcomes.append(EngineFault("the model gave a number that is not finite; the request was not answered"))
+                outcomes.append(not_finite())
                 continue
             self._accept(progress, tokens, result, memory)
             computed_of_it, reused = progress.prompt.tokens - progress.reused, progress.reused

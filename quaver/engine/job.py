@@ -58,6 +58,11 @@ ProgressOf = TypeVar("ProgressOf", bound=Progress)
 Outcome = None | Reading | EngineFault
 
 
+def not_finite() -> EngineFault:
+    """What becomes of a prompt whose numbers are no numbers."""
+    return EngineFault("the model gave a number that is not finite; the request was not answered")
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """The outcome of every part of a step, the tokens that were computed, and the seconds that the model and

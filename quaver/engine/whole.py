@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from quaver.engine.job import Outcome, Prompt, PromptIn, Reading, Step
-from quaver.errors import EngineFault
+from quaver.engine.job import Outcome, Prompt, PromptIn, Reading, Step, not_finite
 from quaver.models.backbone import Pause
 
 
@@ -67,7 +66,7 @@ class WholeReader(Generic[Prompt]):
             if all(bool(row.isfinite().all()) for row in reading.logits):
                 outcomes.append(reading)
             else:
-                outcomes.append(EngineFault("the model gave a number that is not finite; the request was not answered"))
+                outcomes.append(not_finite())
         for (progress, _), outcome in zip(parts, outcomes, strict=True):
             progress.read = isinstance(outcome, Reading)
         return Step(outcomes, computed, time.perf_counter() - started, 0.0)

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from quaver.errors import BadRelease, BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
-from quaver.models.packed import Packing, pack
+from quaver.models.packed import Packing, laid_out, pack
 from quaver.models.weights import load_model
 
 #: Kinds of layers that packed rows pass through; others mix tokens in ways of their own.
@@ -60,8 +60,7 @@ class ChatBackbone:
 
     @torch.inference_mode()
     def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
-        ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
-        positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
+        ids, positions = laid_out(rows, self.device)
         packing = Packing.of(rows, self.dtype, self.device, pause)
         # Without a mask of ours transformers makes none either: it leaves that to registered attention functions.
         output = self._text(

@@ -121,6 +121,13 @@ def pack(text_model: Any) -> None:
             layer.linear_attn.forward = MethodType(_recur, layer.linear_attn)
 
 
+def laid_out(rows: Sequence[Row], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The tokens [T] of all rows, one row after another, and their positions [axes, T]."""
+    ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows])
+    positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1)
+    return ids.to(device), positions.to(device)
+
+
 def run(text_model: Any, embeddings: Tensor, positions: Tensor, packing: Packing, **inputs: Any) -> list[Computed]:
     """One forward over packed rows: ``embeddings`` [T, hidden], ``positions`` [axes, T]."""
     output = text_model(

@@ -12,7 +12,7 @@ from transformers import Qwen3_5ForConditionalGeneration
 
 from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
-from quaver.models.packed import Packing, pack, run
+from quaver.models.packed import Packing, laid_out, pack, run
 from quaver.models.places import media_rows
 from quaver.models.weights import load_model
 
@@ -54,8 +54,7 @@ class Qwen35Backbone:
 
     @torch.inference_mode()
     def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
-        ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
-        positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
+        ids, positions = laid_out(rows, self.device)
         embeddings = self._text.embed_tokens(ids)
         if media := media_rows(rows, self._encode):
             places, levels = media

@@ -15,7 +15,7 @@ from transformers import Qwen3OmniMoeThinkerForConditionalGeneration
 from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.experts import check_experts
-from quaver.models.packed import Packing, pack, run
+from quaver.models.packed import Packing, laid_out, pack, run
 from quaver.models.places import media_rows
 from quaver.models.weights import load_model
 
@@ -88,8 +88,7 @@ class Qwen3OmniBackbone:
 
     @torch.inference_mode()
     def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
-        ids = torch.cat([row.inputs.ids[row.start : row.end] for row in rows]).to(self.device)
-        positions = torch.cat([row.inputs.positions[:, row.start : row.end] for row in rows], dim=1).to(self.device)
+        ids, positions = laid_out(rows, self.device)
         embeddings = self._text.embed_tokens(ids)
         packing = Packing.of(rows, self.dtype, self.device, pause)
         media = media_rows(rows, self._encode)

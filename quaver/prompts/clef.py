@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from operator import itemgetter
 
 from quaver.errors import BadQuestion, TooLong
-from quaver.prompts.encoded import Encoded, EncodedQuestion, Span
+from quaver.prompts.encoded import Encoded, EncodedQuestion, Span, over
 from quaver.prompts.render import render
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.questions import Choice, Json, Noul, OverflowRule, Question, Request
@@ -67,13 +67,7 @@ class ClefPrompt:
                 f"{self.max_length}; ask fewer or shorter questions",
                 ("questions",),
             )
-        truncated = max(0, len(state) - room)
-        if truncated and on_overflow == "refuse":
-            raise TooLong(
-                f"the state has {len(state)} tokens and {room} of the limit of {self.max_length} are left for it; "
-                "shorten it, or allow truncation",
-                ("state",),
-            )
+        truncated = over(len(state), room, self.max_length, on_overflow)
         state = state[: len(state) - truncated]
         state_end = len(prefix) + len(media_ids) + len(state)
         return Encoded(

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quaver.errors import TooLong
+from quaver.questions import OverflowRule
+
 Span = tuple[int, int]
+
+
+def over(state: int, room: int, limit: int, on_overflow: OverflowRule) -> int:
+    """How many of a state's tokens have to be cut from its end so that ``room`` holds the rest.
+
+    Raises TooLong instead when the rule is to refuse. ``limit`` is that of the whole prompt.
+    """
+    truncated = max(0, state - room)
+    if truncated and on_overflow == "refuse":
+        raise TooLong(
+            f"the state has {state} tokens and {room} of the limit of {limit} are left for it; "
+            "shorten it, or allow truncation",
+            ("state",),
+        )
+    return truncated
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from operator import itemgetter
 
 from quaver.errors import BadRelease, TooLong
 from quaver.prompts.chat_template import UserTurn
+from quaver.prompts.encoded import over
 from quaver.prompts.label_encoded import LabelEncoded, LabelSet
 from quaver.prompts.label_schemes import LabelSchemes, Scheme
 from quaver.prompts.render import render
@@ -88,13 +89,7 @@ class LabelPrompt:
                 f"limit is {self.max_length}; ask a shorter question",
                 ("questions", longest),
             )
-        truncated = max(0, len(state) - room)
-        if truncated and on_overflow == "refuse":
-            raise TooLong(
-                f"the state has {len(state)} tokens and {room} of the limit of {self.max_length} are left for it; "
-                "shorten it, or allow truncation",
-                ("state",),
-            )
+        truncated = over(len(state), room, self.max_length, on_overflow)
         prefix = (*head, *media_ids, *state[: len(state) - truncated])
         return tuple(
             LabelEncoded(
