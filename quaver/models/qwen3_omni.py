@@ -38,7 +38,7 @@ class Qwen3OmniBackbone:
 
     def __init__(self, model: Any) -> None:
         self._model = model.eval().requires_grad_(False)
-        self._text: Any = model.model.language_model
+        self._text: Any = model.get_decoder()
         pack(self._text)
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
@@ -109,12 +109,12 @@ class Qwen3OmniBackbone:
         rows = torch.zeros(shape, device=self.device, dtype=self.dtype)
         for kind, suffix in (("image", ""), ("video", "_videos")):
             if (pixels := tensors.get(f"pixel_values{suffix}")) is not None:
-                encode = getattr(self._model.model, f"get_{kind}_features")
+                encode = getattr(self._model, f"get_{kind}_features")
                 features = encode(pixels, tensors[f"{kind}_grid_thw"], return_dict=True)
                 levels = [torch.cat(level) for level in (features.pooler_output, *features.deepstack_features)]
                 rows[:, (ids == self._pads[f"{kind}_pad"]).to(self.device)] = torch.stack(levels)
         if (sounds := tensors.get("input_features")) is not None:
-            features = self._model.model.get_audio_features(sounds, tensors["feature_attention_mask"], return_dict=True)
+            features = self._model.get_audio_features(sounds, tensors["feature_attention_mask"], return_dict=True)
             rows[0, (ids == self._pads["audio_pad"]).to(self.device)] = features.last_hidden_state
         return rows
 
