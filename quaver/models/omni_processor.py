@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import transformers
+from packaging.version import Version
+
 from quaver.errors import BadMedia
 from quaver.models.backbone import Media
 from quaver.models.release_processor import Picture, ReleaseProcessor, blame, channels_first
@@ -15,6 +18,8 @@ FILM = "<|vision_start|><|video_pad|><|vision_end|>\n"
 #: What the reference asks of the processor; the release's own values are wider.
 IMAGES = {"size": {"shortest_edge": 65_536, "longest_edge": 1_048_576}}
 FILMS = {"fps": 2.0, "do_sample_frames": False}
+#: Earlier processors of transformers ignore which film a sound belongs to.
+HEARS_FILMS = Version("5.24")
 
 
 class Sound(Protocol):
@@ -52,7 +57,8 @@ class OmniProcessor(ReleaseProcessor):
         """Images, then clips, then films, a newline after each; None without any.
 
         Films are heard only when every one of them has a soundtrack; it then lies between the film's
-        frames, by time. Raises BadMedia, leading to the item, when the model cannot take it.
+        frames, by time. Raises BadMedia, leading to the item, when the model or the installed transformers
+        cannot take it.
         """
         if not (images or clips or films):
             return None
@@ -69,6 +75,11 @@ class OmniProcessor(ReleaseProcessor):
         heard = bool(tracks) and all(track is not None for track in tracks)
         sounds = [clip.samples for clip in clips] + (tracks if heard else [])
         self._check_length(sounds)
+        if heard and Version(transformers.__version__) < HEARS_FILMS:
+            raise ValueError(
+                f"films with their sound need transformers {HEARS_FILMS} or newer, and this server has "
+                f"{transformers.__version__}; send the film without its sound, or install a newer one"
+            )
         # Sounds are padded to the longest before their features are made, which reaches into the last of them.
         longest = max(map(len, sounds), default=0)
         lasting = [clip.digest for clip in clips] + [film.digest for film in films]

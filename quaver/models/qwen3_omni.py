@@ -111,7 +111,7 @@ class Qwen3OmniBackbone:
             if (pixels := tensors.get(f"pixel_values{suffix}")) is not None:
                 encode = getattr(self._model, f"get_{kind}_features")
                 features = encode(pixels, tensors[f"{kind}_grid_thw"], return_dict=True)
-                levels = [torch.cat(level) for level in (features.pooler_output, *features.deepstack_features)]
+                levels = [_joined(level) for level in (features.pooler_output, *features.deepstack_features)]
                 rows[:, (ids == self._pads[f"{kind}_pad"]).to(self.device)] = torch.stack(levels)
         if (sounds := tensors.get("input_features")) is not None:
             features = self._model.get_audio_features(sounds, tensors["feature_attention_mask"], return_dict=True)
@@ -135,6 +135,11 @@ def _grids_and_lengths(media: Media) -> tuple[Grids, Grids, Numbers, Numbers]:
     images, films, seconds = (media.tensors.get(name, empty).tolist() for name in GRIDS)
     sounds = media.tensors.get("feature_attention_mask", empty[:, None]).sum(-1).tolist()
     return tuple(map(tuple, images)), tuple(map(tuple, films)), tuple(seconds), tuple(sounds)
+
+
+def _joined(rows: Tensor | Sequence[Tensor]) -> Tensor:
+    """Rows [n, hidden] of all pictures; transformers before 5.20 splits the deep stack's not by picture."""
+    return rows if isinstance(rows, Tensor) else torch.cat(list(rows))
 
 
 def load_qwen3_omni(path: Path, device: torch.device, dtype: torch.dtype) -> Qwen3OmniBackbone:

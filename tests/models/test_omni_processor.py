@@ -129,3 +129,10 @@ def test_threads_may_share_it() -> None:
     with ThreadPoolExecutor(4) as pool:
         media = list(pool.map(lambda n: encode([], [clip(16_000)] * n, []), counts))
     assert [len(item.ids) for item in media] == [16 * n for n in counts]
+
+
+def test_films_with_sound_are_refused_where_transformers_cannot_place_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.__version__", "5.23.0")
+    with pytest.raises(BadMedia, match=r"need transformers 5\.24 or newer, and this server has 5\.23\.0"):
+        encode([], [], [FILM])
+    assert encode([], [], [Film(FILM.frames, None)])
