@@ -20,7 +20,9 @@ from quaver.models.packed import Packing, laid_out, pack
 from quaver.models.weights import load_model
 
 #: Kinds of layers that packed rows pass through; others mix tokens in ways of their own.
-LAYERS = {"full_attention", "sliding_attention", "linear_attention"}
+LAYERS = {"full_attention", "sliding_attention", "linear_attention", "conv"}
+#: Those of them that a prompt can be continued after only where their state was kept.
+RECURRENT = {"linear_attention", "conv"}
 #: Tokens that the check at loading reads: ordinary text in every vocabulary we know of.
 PROBE = range(80, 92)
 #: What the check lets packed logits differ by, relative to their size; wrong reading changes them altogether.
@@ -42,7 +44,7 @@ class ChatBackbone:
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
         self.hidden_size: int = config.hidden_size
-        self.resumable: bool = "linear_attention" not in (getattr(config, "layer_types", None) or ())
+        self.resumable: bool = RECURRENT.isdisjoint(getattr(config, "layer_types", None) or ())
         self.softcap: float | None = getattr(config, "final_logit_softcapping", None)
         self._text: Any = model.get_decoder()
         self._embed: Any = self._text.get_input_embeddings()

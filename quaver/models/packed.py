@@ -1,15 +1,16 @@
 """Rows of different lengths and different pasts in one forward of a transformers text model.
 
 The rows lie one after another in a batch of one, so that all work per token (projections, feed-forward)
-is done without padding. Only attention and the recurrence of gated delta layers know where a row begins:
-attention through transformers' own registry of attention functions, the recurrence by replacing the
-forward of the layer, as the ``kernels`` library does.
+is done without padding. Only attention and recurrent layers know where a row begins: attention through
+transformers' own registry of attention functions, the recurrence of gated delta layers and short
+convolutions by replacing the forward of the layer, as the ``kernels`` library does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MethodType
 from typing import Any
 
@@ -18,18 +19,30 @@ from torch import Tensor
 from torch.nn import functional
 from transformers import AttentionInterface
 
+from quaver.models import delta_layer, short_conv
 from quaver.models.backbone import Computed, Pause, Row, Snapshot
-from quaver.models.delta_layer import packed_forward
 from quaver.models.gated_delta import Layout
 from quaver.models.prepacked_linear import prepack
 from quaver.models.wide_linear import widen
 
 ATTENTION = "quaver_packed"
 
+#: A recurrent layer over packed rows [T, hidden] from the states of its convolution and its matrix, to the output
+#: and both at the cuts of each row.
+PackedForward = Callable[[Any, Tensor, Layout, Tensor | None, Tensor | None], tuple[Tensor, list[Tensor], list[Tensor]]]
+#: By the name under which a decoder layer of transformers has one.
+RECURRENT: dict[str, PackedForward] = {
+    "linear_attn": delta_layer.packed_forward,
+    "conv": short_conv.packed_forward,
+}
+
 
 @dataclass(slots=True)
 class Packing:
-    """One batch of rows on its way through the layers; collects what has to outlive the forward."""
+    """One batch of rows on its way through the layers; collects what has to outlive the forward.
+
+    Unless ``causal``, every token sees all of its row, which must then be a whole prompt.
+    """
 
     rows: Sequence[Row]
     lengths: tuple[int, ...]
@@ -37,15 +50,23 @@ class Packing:
     pause: Pause | None
     dtype: torch.dtype
     device: torch.device
+    causal: bool = True
     masks: dict[int | None, list[Tensor | None]] = field(default_factory=dict)  # by window, see ``_masks``
     keys_values: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # per attention layer, [heads, T, width]
     states: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)  # per recurrent layer, see Layout
 
     @classmethod
-    def of(cls, rows: Sequence[Row], dtype: torch.dtype, device: torch.device, pause: Pause | None = None) -> Packing:
+    def of(
+        cls,
+        rows: Sequence[Row],
+        dtype: torch.dtype,
+        device: torch.device,
+        pause: Pause | None = None,
+        causal: bool = True,
+    ) -> Packing:
         lengths = tuple(row.end - row.start for row in rows)
         cuts = tuple(tuple(cut - row.start for cut in row.cuts) for row in rows)
-        return cls(rows, lengths, Layout(lengths, cuts), pause, dtype, device)
+        return cls(rows, lengths, Layout(lengths, cuts), pause, dtype, device, causal)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None = None) -> Tensor:
         """Causal attention of every row over its own past and itself; [H, T, D] to [T, H, D].
@@ -68,7 +89,13 @@ class Packing:
                 k, v = (x.repeat_interleave(len(q) // len(k), dim=0) for x in (k, v))
             mixed.append(
                 functional.scaled_dot_product_attention(
-                    q[None], k[None], v[None], attn_mask=mask, is_causal=mask is None, scale=scaling, enable_gqa=True
+                    q[None],
+                    k[None],
+                    v[None],
+                    attn_mask=mask,
+                    is_causal=self.causal and mask is None,
+                    scale=scaling,
+                    enable_gqa=True,
                 )[0]
             )
         return torch.cat(mixed, dim=1).transpose(0, 1)
@@ -79,15 +106,15 @@ class Packing:
             self.masks[window] = [_mask(row, window, self.dtype, self.device) for row in self.rows]
         return self.masks[window]
 
-    def recur(self, layer: Any, hidden: Tensor) -> Tensor:
-        """A gated delta layer over ``hidden`` [T, hidden], every row going on from its own state."""
+    def recur(self, forward: PackedForward, layer: Any, hidden: Tensor) -> Tensor:
+        """A recurrent layer over ``hidden`` [T, hidden], every row going on from its own state."""
         if self.pause:
             self.pause()
         number = len(self.states)
         states = [row.state for row in self.rows]
         convolution = _stacked([state.convolutions[number] if state else None for state in states])
         matrix = _stacked([state.matrices[number] if state else None for state in states])
-        output, convolutions, matrices = packed_forward(layer, hidden, self.layout, convolution, matrix)
+        output, convolutions, matrices = forward(layer, hidden, self.layout, convolution, matrix)
         self.states.append((convolutions, matrices))
         rows: Tensor = output
         return rows
@@ -117,8 +144,9 @@ def pack(text_model: Any) -> None:
     widen(text_model)
     prepack(text_model)
     for layer in text_model.layers:
-        if hasattr(layer, "linear_attn"):
-            layer.linear_attn.forward = MethodType(_recur, layer.linear_attn)
+        for name, forward in RECURRENT.items():
+            if (inner := getattr(layer, name, None)) is not None:
+                inner.forward = MethodType(partial(_recur, forward), inner)
 
 
 def laid_out(rows: Sequence[Row], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -159,8 +187,8 @@ def _attend(
     return packing.attend(query[0], key[0], value[0], scaling, sliding_window)[None], None
 
 
-def _recur(layer: Any, hidden_states: Tensor, packing: Packing, **_: Any) -> Tensor:
-    return packing.recur(layer, hidden_states[0])[None]
+def _recur(forward: PackedForward, layer: Any, hidden_states: Tensor, packing: Packing, **_: Any) -> Tensor:
+    return packing.recur(forward, layer, hidden_states[0])[None]
 
 
 AttentionInterface.register(ATTENTION, _attend)

@@ -1,4 +1,4 @@
-"""The Qwen3.5 backbone of clef and clef-flash, through transformers."""
+"""The Qwen3.5 backbone, dense and with experts, through transformers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import Qwen3_5ForConditionalGeneration
+from transformers import Qwen3_5ForConditionalGeneration, Qwen3_5Model, Qwen3_5MoeForConditionalGeneration
 
 from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
@@ -16,17 +16,28 @@ from quaver.models.packed import Packing, laid_out, pack, run
 from quaver.models.places import media_rows
 from quaver.models.weights import load_model
 
+#: By the type of the backbone, as transformers names it.
+MODELS: dict[str, Any] = {
+    "qwen3_5": Qwen3_5ForConditionalGeneration,
+    "qwen3_5_moe": Qwen3_5MoeForConditionalGeneration,
+}
+
 
 class Qwen35Backbone:
-    """A loaded ``Qwen3_5ForConditionalGeneration``; see ``Backbone`` for the contract.
+    """A loaded model of ``MODELS``, or a ``Qwen3_5Model`` without an output table; see ``Backbone``.
 
     Text-only prompts have plain positions, as in the Clef reference; with media, positions follow their
-    grids.
+    grids. Unless ``causal``, attention sees the whole prompt and rows must be whole prompts; recurrent
+    layers are causal all the same.
     """
 
-    def __init__(self, model: Any) -> None:
+    softcap: float | None = None
+
+    def __init__(self, model: Any, causal: bool = True) -> None:
         self._model = model.eval().requires_grad_(False)
-        self._text: Any = self._model.model.language_model
+        self._core: Any = getattr(model, "model", model)
+        self._causal = causal
+        self._text: Any = self._core.language_model
         pack(self._text)
         self.device: torch.device = model.device
         self.dtype: torch.dtype = model.dtype
@@ -49,7 +60,7 @@ class Qwen35Backbone:
         self._check(ids, media)
         kinds = (tokens == self._media_ids["image"]).long() + 2 * (tokens == self._media_ids["video"]).long()
         grids = {name: tensor for name, tensor in media.tensors.items() if name.endswith("grid_thw")}
-        positions, _ = self._model.model.get_rope_index(tokens[None], mm_token_type_ids=kinds[None], **grids)
+        positions, _ = self._core.get_rope_index(tokens[None], mm_token_type_ids=kinds[None], **grids)
         return Inputs(tokens, positions[:, 0], media, places=kinds.nonzero().squeeze(1))
 
     @torch.inference_mode()
@@ -59,7 +70,8 @@ class Qwen35Backbone:
         if media := media_rows(rows, self._encode):
             places, levels = media
             embeddings[places.to(self.device)] = levels[0]
-        return run(self._text, embeddings, positions, Packing.of(rows, self.dtype, self.device, pause))
+        packing = Packing.of(rows, self.dtype, self.device, pause, causal=self._causal)
+        return run(self._text, embeddings, positions, packing)
 
     def _encode(self, inputs: Inputs) -> Tensor:
         """Rows [1, M, hidden] of all media tokens of a prompt, images and videos where they stand."""
@@ -68,7 +80,7 @@ class Qwen35Backbone:
         rows = torch.empty(1, len(ids), self.hidden_size, device=self.device, dtype=self.dtype)
         for name, suffix in (("image", ""), ("video", "_videos")):
             if (pixels := tensors.get(f"pixel_values{suffix}")) is not None:
-                features = getattr(self._model.model, f"get_{name}_features")(
+                features = getattr(self._core, f"get_{name}_features")(
                     pixels.to(self.device), tensors[f"{name}_grid_thw"].to(self.device), return_dict=True
                 )
                 rows[0, (ids == self._media_ids[name]).to(self.device)] = torch.cat(features.pooler_output)
@@ -86,9 +98,14 @@ class Qwen35Backbone:
                 )
 
 
-def load_qwen3_5(path: Path, device: torch.device, dtype: torch.dtype) -> Qwen35Backbone:
-    """Loads the backbone's weights, all of them and no others.
+def load_qwen3_5(path: Path, device: torch.device, dtype: torch.dtype, backbone: str = "qwen3_5") -> Qwen35Backbone:
+    """Loads the weights of a ``backbone`` of ``MODELS``, all of them and no others.
 
     Raises BadRelease for missing, unexpected or misshapen tensors and for files that cannot be read.
     """
-    return Qwen35Backbone(load_model(Qwen3_5ForConditionalGeneration, path, device, dtype))
+    return Qwen35Backbone(load_model(MODELS[backbone], path, device, dtype))
+
+
+def load_bare_qwen3_5(path: Path, device: torch.device, dtype: torch.dtype, causal: bool) -> Qwen35Backbone:
+    """Loads a ``Qwen3_5Model``, which has no output table; raises as ``load_qwen3_5``."""
+    return Qwen35Backbone(load_model(Qwen3_5Model, path, device, dtype), causal)

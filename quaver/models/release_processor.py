@@ -24,8 +24,12 @@ TENSORS = (
     "video_second_per_grid",
     "input_features",
     "feature_attention_mask",
+    "spatial_shapes",
+    "pixel_attention_mask",
 )
-OPENING, CLOSING = ("<|vision_start|>", "<|audio_start|>"), ("<|vision_end|>", "<|audio_end|>")
+#: What stands around one item, in the families that have it.
+OPENING = ("<|vision_start|>", "<|audio_start|>", "<|image_start|>")
+CLOSING = ("<|vision_end|>", "<|audio_end|>", "<|image_end|>")
 
 
 class Picture(Protocol):
@@ -58,8 +62,9 @@ class ReleaseProcessor:
             factory: Any = AutoProcessor
             processor = factory.from_pretrained(self._path, local_files_only=True)
             # transformers will change what an unset cap means; releases were made without one.
-            if getattr(processor.video_processor, "cap_pixels_per_frame", False) is None:
-                processor.video_processor.cap_pixels_per_frame = False
+            videos = getattr(processor, "video_processor", None)
+            if getattr(videos, "cap_pixels_per_frame", False) is None:
+                videos.cap_pixels_per_frame = False
         except Exception as error:  # a missing file, a missing torchvision and a broken one all differ
             raise BadMedia(f"this server cannot read images, videos or sound: {error}") from error
         return processor

@@ -39,6 +39,12 @@ HYBRID = {
     "tie_word_embeddings": False,
 }
 SLIDING = ["sliding_attention", "full_attention", "sliding_attention"]
+#: Layers of a short convolution, of which only the last attends.
+SHORT: dict[str, Any] = {
+    "layer_types": ["conv", "full_attention", "conv"],
+    "block_auto_adjust_ff_dim": False,
+    "moe_intermediate_size": 16,
+}
 VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": HIDDEN}
 
 #: Of each family, its type in transformers and what its configuration has besides ``PLAIN``.
@@ -51,6 +57,8 @@ SUPPORTED: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3 experts": ("qwen3_moe", EXPERTS),
     "qwen3.5": ("qwen3_5_text", HYBRID),
     "qwen3.5 with eyes": ("qwen3_5", {}),
+    "lfm2": ("lfm2", SHORT),
+    "lfm2 experts": ("lfm2_moe", SHORT | {"num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2}),
     "gemma3": ("gemma3_text", {"layer_types": SLIDING, "sliding_window": WINDOW, "query_pre_attn_scalar": 8}),
     "gemma3 capped": (
         "gemma3_text",
