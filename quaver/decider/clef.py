@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 from quaver.decider.family import EncodedView, Limits, Prepared
-from quaver.engine.causal import CausalPrompt, CausalReader
+from quaver.engine.job import Prompt
 from quaver.errors import BadMedia
 from quaver.media import AS_STORED, UPRIGHT, MediaReader
 from quaver.models.backbone import Media
-from quaver.models.clef import MAX_LENGTHS, ClefRelease, hears
+from quaver.models.clef import MAX_LENGTHS, hears
 from quaver.models.omni_processor import OmniProcessor
+from quaver.models.processor import MediaProcessor
 from quaver.models.release import ReleaseInfo
 from quaver.prompts.clef import ClefPrompt, alone
 from quaver.prompts.encoded import Encoded
@@ -24,35 +27,50 @@ def limits(info: ReleaseInfo) -> Limits:
     return Limits(MAX_LENGTHS[info.backbone], images=True, audio=hears(info), videos=True)
 
 
-class ClefFamily:
-    """Reads requests with a Clef release; see ``Family`` for the contract."""
+class PlacedMedia(Protocol):
+    """The media of a request: the ``ids`` that stand for them in its prompt, and by ``digests`` where each begins."""
+
+    @property
+    def ids(self) -> Sequence[int]: ...
+
+    @property
+    def digests(self) -> Sequence[tuple[int, bytes]]: ...
+
+
+MediaOf = TypeVar("MediaOf", bound=PlacedMedia)
+
+
+class ClefFamily(Generic[Prompt, MediaOf]):
+    """Reads requests with a Clef release; see ``Family`` for the contract.
+
+    ``media`` decodes and encodes those of a request, None for one without; ``make`` gives the engine's prompt
+    for one that was written, its media and its salt.
+    """
 
     readings = READINGS
     reads_labels = False
 
     def __init__(
-        self, release: ClefRelease, prompt: ClefPrompt, reader: CausalReader[Encoded], media: MediaReader
+        self,
+        info: ReleaseInfo,
+        prompt: ClefPrompt,
+        media: Callable[[Request], MediaOf | None],
+        make: Callable[[Encoded, MediaOf | None, str], Prompt],
     ) -> None:
-        self.name = release.info.name
-        self.limits = replace(limits(release.info), max_length=prompt.max_length)
-        self._release = release
+        self.name = info.name
+        self.limits = replace(limits(info), max_length=prompt.max_length)
         self._prompt = prompt
-        self._media_reader = media
-        self.reader = reader
+        self._read_media = media
+        self._make = make
 
-    def prepare(
-        self, request: Request, reading: ReadingMode, on_overflow: OverflowRule
-    ) -> Prepared[CausalPrompt[Encoded]]:
+    def prepare(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> Prepared[Prompt]:
         media = self._media(request)
-        prompts = tuple(
-            self._causal(encoded, media, request.cache_salt)
-            for encoded in self._encode(request, media, reading, on_overflow)
-        )
+        encoded = self._encode(request, media, reading, on_overflow)
         return Prepared(
-            prompts,
-            option_ids=tuple(question.option_ids for prompt in prompts for question in prompt.encoded.questions),
-            input_tokens=sum(prompt.tokens for prompt in prompts),
-            truncated_tokens=max(prompt.encoded.truncated for prompt in prompts),
+            tuple(self._make(one, media, request.cache_salt) for one in encoded),
+            option_ids=tuple(question.option_ids for one in encoded for question in one.questions),
+            input_tokens=sum(len(one.ids) for one in encoded),
+            truncated_tokens=max(one.truncated for one in encoded),
         )
 
     def view(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> EncodedView:
@@ -68,28 +86,20 @@ class ClefFamily:
             [list(question.option_ids) for question in questions],
         )
 
-    def _causal(self, encoded: Encoded, media: Media | None, salt: str) -> CausalPrompt[Encoded]:
-        inputs = self._release.backbone.prepare(encoded.ids, media)
-        if media is None:
-            return CausalPrompt(encoded, inputs, salt)
-        start = encoded.media_start
-        digests = tuple((start + position, digest) for position, digest in media.digests)
-        return CausalPrompt(encoded, inputs, salt, digests, media_end=start + len(media.ids))
-
     def _encode(
-        self, request: Request, media: Media | None, reading: ReadingMode, on_overflow: OverflowRule
+        self, request: Request, media: MediaOf | None, reading: ReadingMode, on_overflow: OverflowRule
     ) -> list[Encoded]:
         requests = [request] if reading == "joint" else [single for _, single in alone(request)]
         media_ids = media.ids if media else ()
         return [self._prompt.encode(single, media_ids, on_overflow) for single in requests]
 
-    def _media(self, request: Request) -> Media | None:
-        media = self._encode_media(request)
+    def _media(self, request: Request) -> MediaOf | None:
+        media = self._read_media(request)
         if media is not None and len(media.ids) > self._prompt.max_length:
             self._refuse_size(request, media)
         return media
 
-    def _refuse_size(self, request: Request, media: Media) -> None:
+    def _refuse_size(self, request: Request, media: PlacedMedia) -> None:
         """BadMedia for the item with which the media of a request grow larger than a whole prompt may be."""
         limit = self._prompt.max_length
         kinds = [(kind, i) for kind in ("images", "audio", "videos") for i in range(len(getattr(request, kind)))]
@@ -101,8 +111,16 @@ class ClefFamily:
             (kind, i),
         )
 
-    def _encode_media(self, request: Request) -> Media | None:
-        processor, read = self._release.processor, self._media_reader.begun()
+
+@dataclass(frozen=True, slots=True)
+class MediaEncoder:
+    """The media of requests as a release's own processor encodes them; ``reader`` says where they may come from."""
+
+    processor: MediaProcessor | OmniProcessor
+    reader: MediaReader
+
+    def __call__(self, request: Request) -> Media | None:
+        processor, read = self.processor, self.reader.begun()
         if isinstance(processor, OmniProcessor):
             return processor.encode(
                 read.each("images", request.images, lambda source: read.image(source, AS_STORED)),

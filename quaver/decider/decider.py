@@ -6,13 +6,12 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from quaver.decider.batch import decide_many
-from quaver.decider.family import EncodedView, Family, Limits, Prepared, Scored
+from quaver.decider.family import EncodedView, Family, Limits, Prepared, PromptEngine, Scored
 from quaver.decider.media import media_placed
-from quaver.engine import Engine, Policy
 from quaver.engine.job import Finished, Prompt
 from quaver.errors import BadRequest, QuaverError
 from quaver.protocol import local_media, parse, reply
@@ -36,31 +35,33 @@ from quaver.questions.calibration import Calibration
 class Settings:
     """How a decider answers unless a request says otherwise. ``reading`` None takes the model's own.
 
-    A ``calibration`` is applied to every answer and must have been fitted on this very model. ``max_queue``
-    requests or ``max_queue_tokens`` tokens may wait; ``policy`` says how they are computed.
+    A ``calibration`` is applied to every answer and must have been fitted on this very model.
     """
 
     reading: ReadingMode | None = None
     on_overflow: OverflowRule = "truncate"
     confidence: ConfidenceRule = "typesafe"
     calibration: Calibration | None = None
-    max_queue: int = 256
-    max_queue_tokens: int = 1 << 20
-    policy: Policy = field(default_factory=lambda: Policy(step_tokens=512))
+
+    def check(self, name: str, readings: Sequence[ReadingMode]) -> None:
+        """BadRequest or BadRelease for a setting that is not for the model ``name``, which has these ``readings``."""
+        if self.reading is not None:
+            _check_reading(self.reading, name, readings)
+        if self.calibration:
+            self.calibration.require(name)
 
 
 class Decider(Generic[Prompt]):
-    """A loaded model that answers requests. Safe to share between threads; close it when done."""
+    """A loaded model that answers requests: ``family`` writes them as prompts, ``engine`` reads those.
 
-    def __init__(self, family: Family[Prompt, Any], settings: Settings | None = None) -> None:
+    Safe to share between threads; close it, and the engine with it, when done.
+    """
+
+    def __init__(self, family: Family[Prompt], engine: PromptEngine[Prompt], settings: Settings | None = None) -> None:
         self._family = family
+        self._engine = engine
         self._settings = settings or Settings()
-        self._reading(self._settings.reading)
-        if self._settings.calibration:
-            self._settings.calibration.require(family.name)
-        self._engine = Engine(
-            family.reader, self._settings.policy, self._settings.max_queue, self._settings.max_queue_tokens
-        )
+        self._settings.check(family.name, family.readings)
 
     @property
     def name(self) -> str:
@@ -172,9 +173,7 @@ class Decider(Generic[Prompt]):
 
     def _reading(self, asked: ReadingMode | None) -> ReadingMode:
         reading = asked or self._settings.reading or self._family.readings[0]
-        if reading not in self._family.readings:
-            known = " or ".join(self._family.readings)
-            raise BadRequest(f'reading "{reading}" is not one that {self.name} has; use {known}', ("x_reading",))
+        _check_reading(reading, self.name, self._family.readings)
         return reading
 
     def _check_labels(self, request: Request) -> None:
@@ -223,6 +222,12 @@ class Decider(Generic[Prompt]):
             abstained=_abstained(scores, largest, thresholds),
             labels={name: scored.labels for name, scored in scores.items() if scored.labels} or None,
         )
+
+
+def _check_reading(reading: ReadingMode, name: str, readings: Sequence[ReadingMode]) -> None:
+    if reading not in readings:
+        known = " or ".join(readings)
+        raise BadRequest(f'reading "{reading}" is not one that {name} has; use {known}', ("x_reading",))
 
 
 def _abstained(

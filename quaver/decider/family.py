@@ -1,12 +1,13 @@
-"""What a family of models gives the decider: prompts made of a request, and a reader for them."""
+"""What a decider is made of: a family of models, which makes prompts of a request, and an engine that reads them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
-from quaver.engine.job import ProgressOf, Prompt, Reader, Reading
+from quaver.engine.job import Finished, Prompt, PromptIn, Reading
 from quaver.heads.scoring import probabilities
 from quaver.prompts.encoded import Span
 from quaver.questions import LabelFacts, OverflowRule, ReadingMode, Request
@@ -63,19 +64,29 @@ class Limits:
     videos: bool = False
 
 
-class Family(Protocol[Prompt, ProgressOf]):
-    """One loaded model: ``reader`` is the engine's, the rest may be called from any thread."""
+class Family(Protocol[Prompt]):
+    """How one model is asked. May be called from any thread."""
 
     name: str
     readings: tuple[ReadingMode, ...]
     limits: Limits
     reads_labels: bool
 
-    @property
-    def reader(self) -> Reader[Prompt, ProgressOf]: ...
-
     def prepare(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> Prepared[Prompt]:
         """Raises ``BadRequest`` and its kinds when the request cannot be asked of this model."""
         ...
 
     def view(self, request: Request, reading: ReadingMode, on_overflow: OverflowRule) -> EncodedView: ...
+
+
+class PromptEngine(Protocol[PromptIn]):
+    """What computes prompts; ``quaver.engine.Engine`` is one, and says what each of these means."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    def submit(self, prompts: Sequence[PromptIn], priority: int, deadline: float | None) -> Future[Finished]: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+    def close(self) -> None: ...

@@ -6,10 +6,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
 from quaver.decider.family import EncodedView, Limits, Prepared, Scored
-from quaver.engine.causal import CausalPrompt, CausalReader
-from quaver.engine.job import Reading
+from quaver.engine.job import Prompt, Reading
 from quaver.errors import BadRequest
 from quaver.heads.label_bias import average_orders, cyclic_orders, subtract_prior
 from quaver.heads.labels import LabelRead, join
@@ -75,7 +75,7 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelPrepared(Prepared[CausalPrompt[LabelPlace]]):
+class LabelPrepared(Prepared[Prompt]):
     """``asked`` has, per question, the variants that are averaged; the places of all of them are the prompts."""
 
     asked: tuple[tuple[Variant, ...], ...]
@@ -120,10 +120,11 @@ def _joined(encoded: LabelEncoded, reads: Iterator[LabelRead]) -> LabelRead:
     return join([next(reads) for _ in encoded.labels.nodes], encoded.labels.paths)
 
 
-class LabelFamily:
+class LabelFamily(Generic[Prompt]):
     """Reads requests with a chat model; see ``Family`` for the contract. ``rule`` holds unless a request has one.
 
-    Raises BadRequest for orders of options with prompts whose order is fixed.
+    ``make`` gives the engine's prompt for a place and a salt. Raises BadRequest for orders of options with
+    prompts whose order is fixed.
     """
 
     readings = READINGS
@@ -133,23 +134,23 @@ class LabelFamily:
         self,
         name: str,
         prompt: LabelPrompt | CompatibleLabelPrompt,
-        reader: CausalReader[LabelPlace],
+        make: Callable[[LabelPlace, str], Prompt],
         rule: LabelRule,
     ) -> None:
         self.name = name
         self.limits = Limits(prompt.max_length)
-        self.reader = reader
         self._prompt = prompt
+        self._make = make
         self._rule = rule
         self._priors = Priors()
         self._check_orders(rule)
 
-    def prepare(self, request: Request, _: ReadingMode, on_overflow: OverflowRule) -> LabelPrepared:
+    def prepare(self, request: Request, _: ReadingMode, on_overflow: OverflowRule) -> LabelPrepared[Prompt]:
         rule, salt = request.labels.over(self._rule), request.cache_salt
         asked = self._variants(request, rule, on_overflow)
         variants = [variant for of_question in asked for variant in of_question]
         places = [place for variant in variants for encoded in variant.to_read for place in encoded.places()]
-        prompts = tuple(CausalPrompt(place, self.reader.backbone.prepare(place.ids), salt) for place in places)
+        prompts = tuple(self._make(place, salt) for place in places)
         known = sum(
             len(place.ids)
             for variant in variants

@@ -9,13 +9,15 @@ from typing import Any, Literal
 from tokenizers import Tokenizer
 
 from quaver.decider import clef, label, split
+from quaver.decider.causal import CausalPrompts
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
-from quaver.engine import Policy
+from quaver.engine import Engine, Policy, Reader
 from quaver.engine.causal import CausalReader
 from quaver.engine.joint import JointHead
 from quaver.engine.label import LabelHead
 from quaver.engine.split import SplitReader
+from quaver.engine.whole import WholeReader
 from quaver.errors import BadRequest
 from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.media import MediaReader
@@ -89,28 +91,29 @@ def load(
     rule = LabelRule(min_label_mass, prior_correction, option_orders)
     if info.kind != "label" and (rule.wanted or prompt_style != "quaver"):
         raise BadRequest(f"{info.name} does not read labels; leave out their settings and the style of prompts")
-    how = (info, device, dtype, special_tokens, max_length, state_cache_bytes, deterministic)
-    family: Family[Any, Any]
-    match info.kind:
-        case "split":
-            family = _split(*how)
-        case "label":
-            family = _label(*how, rule, prompt_style)
-        case "clef":
-            family = _clef(*how, media or MediaReader())
-    step, together = default_step(resolve_device(device))
-    # A reader that takes prompts one after another had better answer each before the next.
-    rows = 1 if deterministic or info.kind == "split" else MAX_STEP_ROWS
     settings = Settings(
         reading=None if reading == "auto" else reading,
         on_overflow=on_overflow,
         confidence=confidence,
         calibration=None if calibration is None else load_calibration(Path(calibration)),
-        max_queue=max_queue,
-        max_queue_tokens=max_queue_tokens,
-        policy=Policy(step_tokens or step, rows, together),
     )
-    return Decider(family, settings)
+    # Before gigabytes are read.
+    settings.check(info.name, limits_of(info)[1])
+    how = (info, device, dtype, special_tokens, max_length, state_cache_bytes, deterministic)
+    family: Family[Any]
+    reader: Reader[Any, Any]
+    match info.kind:
+        case "split":
+            family, reader = _split(*how)
+        case "label":
+            family, reader = _label(*how, rule, prompt_style)
+        case "clef":
+            family, reader = _clef(*how, media or MediaReader())
+    step, together = default_step(resolve_device(device))
+    # A reader that takes prompts one after another had better answer each before the next.
+    rows = 1 if deterministic or info.kind == "split" else MAX_STEP_ROWS
+    engine = Engine(reader, Policy(step_tokens or step, rows, together), max_queue, max_queue_tokens)
+    return Decider(family, engine, settings)
 
 
 def find_model(model: str) -> Path:
@@ -141,14 +144,15 @@ def _clef(
     state_cache_bytes: int | None,
     deterministic: bool,
     media: MediaReader,
-) -> Family[Any, Any]:
+) -> tuple[Family[Any], Reader[Any, Any]]:
     release = load_clef(info, device, dtype)
     backbone = release.backbone
     head = load_joint_schema_head(info.path, backbone.device, backbone.dtype)
     budget = _budget(backbone, state_cache_bytes)
     reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), budget, deterministic)
     prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), max_length or release.max_length, special_tokens)
-    return clef.ClefFamily(release, prompt, reader, media)
+    encoder = clef.MediaEncoder(release.processor, media)
+    return clef.ClefFamily(info, prompt, encoder, CausalPrompts(backbone).joint), reader
 
 
 def _label(
@@ -161,7 +165,7 @@ def _label(
     deterministic: bool,
     rule: LabelRule,
     style: PromptStyle,
-) -> Family[Any, Any]:
+) -> tuple[Family[Any], Reader[Any, Any]]:
     # The prompt first: what it refuses is told before gigabytes are loaded.
     turn = load_chat_template(info.path).turn()
     writer = CompatibleLabelPrompt if style == "vllm" else LabelPrompt
@@ -171,7 +175,7 @@ def _label(
     backbone = load_chat(info.path, where, resolve_dtype(dtype, where))
     head = LabelHead(backbone.output_embeddings, backbone.softcap)
     reader = CausalReader(backbone, head, _budget(backbone, state_cache_bytes), deterministic)
-    return label.LabelFamily(info.name, prompt, reader, rule)
+    return label.LabelFamily(info.name, prompt, CausalPrompts(backbone).label, rule), reader
 
 
 def _budget(backbone: Backbone, state_cache_bytes: int | None) -> int:
@@ -186,7 +190,7 @@ def _split(
     max_length: int | None,
     state_cache_bytes: int | None,
     deterministic: bool,
-) -> Family[Any, Any]:
+) -> tuple[Family[Any], Reader[Any, Any]]:
     if special_tokens != "escape":
         raise BadRequest(f"{info.name} reads every text as plain text; leave special_tokens at escape")
     where = resolve_device(device)
@@ -195,4 +199,4 @@ def _split(
     # What is known already changes which texts are encoded together, and so their last bits.
     budget = 0 if deterministic else SPLIT_CACHE_BYTES if state_cache_bytes is None else state_cache_bytes
     prompt = SplitPrompt(Tokenizer.from_file(str(info.tokenizer_file)))
-    return split.SplitFamily(info.name, prompt, SplitReader(encoder, head, budget), max_length)
+    return split.SplitFamily(info.name, prompt, max_length), WholeReader(SplitReader(encoder, head, budget))

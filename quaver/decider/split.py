@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from quaver.decider.family import EncodedView, Limits, Prepared
-from quaver.engine.split import SplitReader
-from quaver.engine.whole import WholeReader
 from quaver.errors import TooLong
 from quaver.prompts.encoded import Span
 from quaver.prompts.split import SplitEncoded, SplitPrompt, Text
@@ -26,10 +24,9 @@ class SplitFamily:
     readings = READINGS
     reads_labels = False
 
-    def __init__(self, name: str, prompt: SplitPrompt, reader: SplitReader, max_length: int | None = None) -> None:
+    def __init__(self, name: str, prompt: SplitPrompt, max_length: int | None = None) -> None:
         self.name = name
         self.limits = replace(LIMITS, max_length=max_length)
-        self.reader = WholeReader(reader)
         self._prompt = prompt
 
     def prepare(self, request: Request, _: ReadingMode, __: OverflowRule) -> Prepared[SplitEncoded]:
