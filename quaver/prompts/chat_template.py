@@ -7,7 +7,7 @@ prompt is then the text before, the user's text, the text after.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -29,15 +29,28 @@ THINKING = {"<think>": "</think>", "<|channel>thought": "<channel|>", "[THINK]":
 #: The day for templates that write a date: an answer must not depend on when it is asked. Llama's fall back to it.
 TODAY = date(2024, 7, 26)
 
+Messages = list[dict[str, Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class UserTurn:
     """``head`` stands before the user's text and ``tail`` between it and the reply; ``trims``: the template
-    strips white space from both ends of the text."""
+    strips white space from both ends of the text.
+
+    ``image`` and ``video`` are what it writes for one of them between head and text, None where it has no
+    place for them. ``trims_after_media``: it also strips the beginning of a text that follows them.
+    """
 
     head: str
     tail: str
     trims: bool
+    image: str | None = None
+    video: str | None = None
+    trims_after_media: bool = False
+
+    def opening(self, images: int, videos: int) -> str:
+        """What stands before the text of a turn that shows so many images and then so many videos."""
+        return self.head + (self.image or "") * images + (self.video or "") * videos
 
 
 class ChatTemplate:
@@ -64,23 +77,42 @@ class ChatTemplate:
         Raises BadRelease when the template refuses such a conversation, changes the user's text, or
         does not let a reply follow at once.
         """
-        first = [] if system is None else [{"role": "system", "content": system}]
+        first: Messages = [] if system is None else [{"role": "system", "content": system}]
         head, tail = self._around([*first, {"role": "user", "content": USER}])
         spaced = [*first, {"role": "user", "content": f" \n{USER}\n "}]
         trims = self._around(spaced) == (head, tail)
         if not trims and self._around(spaced) != (f"{head} \n", f"\n {tail}"):
             raise BadRelease("the chat template changes the text of a user by more than trimming it")
         self._check_reply([*first, {"role": "user", "content": USER}], tail)
-        return UserTurn(head, tail, trims)
+        image, video = (self._piece(first, kind, head, tail) for kind in ("image", "video"))
+        if image and video and self._opened(first, ["image", "video"], tail) != head + image + video:
+            video = None
+        after = self._opened(first, ["image" if image else "video"], tail, f" \n{USER}")
+        return UserTurn(head, tail, trims, image, video, after == head + (image or video or ""))
 
-    def _around(self, messages: list[dict[str, str]]) -> tuple[str, str]:
+    def _piece(self, first: Messages, kind: str, head: str, tail: str) -> str | None:
+        """What is written for one medium before the text; None unless two are written as twice that."""
+        one, two = (self._opened(first, [kind] * count, tail) for count in (1, 2))
+        piece = one.removeprefix(head) if one else ""
+        return piece if piece and (one, two) == (head + piece, head + piece * 2) else None
+
+    def _opened(self, first: Messages, kinds: Sequence[str], tail: str, text: str = USER) -> str | None:
+        """What stands before a text that follows media; None when the template has no place for them."""
+        parts = [*({"type": kind} for kind in kinds), {"type": "text", "text": text}]
+        try:
+            before, after = self._around([*first, {"role": "user", "content": parts}])
+        except BadRelease:  # what templates of text make of parts
+            return None
+        return before if after == tail else None
+
+    def _around(self, messages: Messages) -> tuple[str, str]:
         text = self._render(messages, generation=True)
         if text.count(USER) != 1:
             raise BadRelease(f"the chat template writes the text of a user {text.count(USER)} times, not once")
         head, _, tail = text.partition(USER)
         return head, tail
 
-    def _check_reply(self, messages: list[dict[str, str]], tail: str) -> None:
+    def _check_reply(self, messages: Messages, tail: str) -> None:
         """A label is the first token of the reply, so what precedes a reply must be the prompt's own end."""
         for opening, closing in THINKING.items():
             if tail.rfind(opening) > tail.rfind(closing):
@@ -97,7 +129,7 @@ class ChatTemplate:
                 "is not the first token of the reply"
             )
 
-    def _render(self, messages: list[dict[str, str]], generation: bool) -> str:
+    def _render(self, messages: Messages, generation: bool) -> str:
         try:
             return self._template.render(
                 messages=messages,

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from quaver.errors import BadQuestion, BadRelease
 from quaver.prompts.chat_template import ChatTemplate
 from quaver.prompts.label_compatible import check_length, plain, state_text
 from quaver.prompts.label_encoded import CodeEncoded
+from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
 from quaver.questions import Choice, Json, Noul, Question, Request
@@ -87,15 +87,18 @@ class D3Prompt:
         self.max_length = max_length
         turn = template.turn(SYSTEM)
         self._turn = WholeTurn(tokenizer, turn, special_tokens)
-        self._media_start = len(tokenizer.fixed(turn.head))
         self._form = form
 
-    def encode(self, request: Request, media_ids: Sequence[int] = ()) -> tuple[CodeEncoded, ...]:
+    def opening(self, images: int, videos: int) -> Opening:
+        """How a turn with so many media begins, to be filled by their processor."""
+        return self._turn.opening(images, videos)
+
+    def encode(self, request: Request, opening: Opening | None = None) -> tuple[CodeEncoded, ...]:
         """One prompt per question, in order. TooLong when one does not fit; BadQuestion for one it cannot ask."""
         state = EMPTY_STATE if request.state in (None, "") else state_text(request.state)
-        return tuple(self._encode(state, media_ids, *asked) for asked in request.questions.items())
+        return tuple(self._encode(state, opening, *asked) for asked in request.questions.items())
 
-    def _encode(self, state: str, media_ids: Sequence[int], question_id: str, question: Question) -> CodeEncoded:
+    def _encode(self, state: str, opening: Opening | None, question_id: str, question: Question) -> CodeEncoded:
         named = options(question)
         if len(named) > len(self._form.codes):
             raise BadQuestion(
@@ -107,10 +110,10 @@ class D3Prompt:
         lines = [f"{code}: {text}" for code, (_, text) in zip(self._form.codes, named, strict=False)]
         asked = plain(question.instructions) or DEFAULT_INSTRUCTIONS
         text = "\n".join(["", "", "Question:", asked, "", "Options:", *lines, "", CLOSING])
-        ids, state_end = self._turn.encode(f"State:\n{state}", text, media_ids)
+        ids, state_end = self._turn.encode(f"State:\n{state}", text, opening)
         check_length(question_id, len(ids), self.max_length)
         option_ids = tuple(option for option, _ in named)
-        return CodeEncoded(ids, option_ids, self._media_start, state_end if self._form.causal else 0)
+        return CodeEncoded(ids, option_ids, self._turn.media_start(opening), state_end if self._form.causal else 0)
 
 
 def options(question: Question) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.encoded import over
 from quaver.prompts.label_encoded import LabelEncoded, LabelSet
 from quaver.prompts.label_schemes import LabelSchemes, Scheme
+from quaver.prompts.opening import Opening
 from quaver.prompts.render import render
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.questions import Choice, Json, Noul, OverflowRule, Question, Request
@@ -60,17 +61,21 @@ class LabelPrompt:
         self._schemes = LabelSchemes(tokenizer, turn.tail)
         self._check_pieces()
 
+    def opening(self, images: int, videos: int) -> Opening:
+        """How a turn with so many media begins, to be filled by their processor."""
+        return Opening.of(self._tokenizer, self._turn, images, videos)
+
     def encode(
         self,
         request: Request,
-        media_ids: Sequence[int] = (),
+        opening: Opening | None = None,
         on_overflow: OverflowRule = "truncate",
         orders: Mapping[str, Sequence[int]] | None = None,
     ) -> tuple[LabelEncoded, ...]:
         """One prompt per question of ``request``, in its order; all begin with the same head, media and state.
 
-        ``media_ids`` are the expanded ids of its images and videos. ``orders`` gives, by question id, the
-        order in which to write the options, as indices into the order they are written in otherwise.
+        ``opening`` is that of a turn with its images and videos. ``orders`` gives, by question id, the order
+        in which to write the options, as indices into the order they are written in otherwise.
         A state that does not fit beside the longest question is cut at its end, or, with ``refuse``,
         raises TooLong; TooLong also when a question and the media alone do not fit. BadRequest for text
         that is not valid Unicode or a value that is not JSON.
@@ -80,8 +85,8 @@ class LabelPrompt:
             [words(request.state), *(question.text for question in asked)], self._special_tokens
         )
         head, tail = self._tokenizer.fixed(self._turn.head), self._tokenizer.fixed(self._turn.tail)
-        fixed = len(head) + len(media_ids) + len(tail)
-        room = self.max_length - fixed - max(map(len, questions))
+        before = (*opening.ids, *self._tokenizer.fixed(opening.rest)) if opening else head
+        room = self.max_length - len(before) - len(tail) - max(map(len, questions))
         if room < 0:
             longest = max(zip(map(len, questions), request.questions, strict=True))[1]
             raise TooLong(
@@ -90,13 +95,13 @@ class LabelPrompt:
                 ("questions", longest),
             )
         truncated = over(len(state), room, self.max_length, on_overflow)
-        prefix = (*head, *media_ids, *state[: len(state) - truncated])
+        prefix = (*before, *state[: len(state) - truncated])
         return tuple(
             LabelEncoded(
                 ids=(*prefix, *ids, *tail),
                 labels=question.labels,
                 option_ids=question.option_ids,
-                media_start=len(head),
+                media_start=0 if opening else len(head),
                 state_end=len(prefix),
                 truncated=truncated,
             )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import string
-from collections.abc import Sequence
 
 from quaver.errors import BadQuestion, BadRelease, TooLong
 from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
 from quaver.prompts.label_schemes import reply_ids
+from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
 from quaver.questions import Choice, Json, Noul, Question, Request
@@ -34,15 +34,18 @@ class CompatibleLabelPrompt:
     ) -> None:
         self.max_length = max_length
         self._turn = WholeTurn(tokenizer, turn, special_tokens)
-        self._media_start = len(tokenizer.fixed(turn.head))
         self._tokens = {kind: single_tokens(tokenizer, turn.tail, labels) for kind, labels in LABELS.items()}
 
-    def encode(self, request: Request, media_ids: Sequence[int] = ()) -> tuple[LabelEncoded, ...]:
+    def opening(self, images: int, videos: int) -> Opening:
+        """How a turn with so many media begins, to be filled by their processor."""
+        return self._turn.opening(images, videos)
+
+    def encode(self, request: Request, opening: Opening | None = None) -> tuple[LabelEncoded, ...]:
         """One prompt per question, in order. TooLong when one does not fit; BadQuestion for too many options."""
         state = state_text(request.state)
-        return tuple(self._encode(state, media_ids, *asked) for asked in request.questions.items())
+        return tuple(self._encode(state, opening, *asked) for asked in request.questions.items())
 
-    def _encode(self, state: str, media_ids: Sequence[int], question_id: str, question: Question) -> LabelEncoded:
+    def _encode(self, state: str, opening: Opening | None, question_id: str, question: Question) -> LabelEncoded:
         labels, count = LABELS[question.type], len(question.option_ids)
         if count > len(labels):
             raise BadQuestion(
@@ -50,11 +53,11 @@ class CompatibleLabelPrompt:
                 "fewer, or use the other style",
                 ("questions", question_id),
             )
-        ids, state_end = self._turn.encode(state, f"\n\n{question_text(question)}", media_ids)
+        ids, state_end = self._turn.encode(state, f"\n\n{question_text(question)}", opening)
         check_length(question_id, len(ids), self.max_length)
         groups = tuple((token,) for token in self._tokens[question.type][:count])
         labelled = LabelSet(labels[:count], (LabelNode((), groups),), tuple(((0, i),) for i in range(count)))
-        return LabelEncoded(ids, labelled, question.option_ids, self._media_start, state_end)
+        return LabelEncoded(ids, labelled, question.option_ids, self._turn.media_start(opening), state_end)
 
 
 def check_length(question_id: str, length: int, limit: int) -> None:

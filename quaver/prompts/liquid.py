@@ -14,6 +14,7 @@ from quaver.errors import BadQuestion
 from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.label_compatible import check_length, plain
 from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
+from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
 from quaver.questions import Choice, Json, Noul, Question, Request
@@ -28,19 +29,22 @@ class LiquidPrompt:
         self.max_length = max_length
         self._tokenizer = tokenizer
         self._turn = WholeTurn(tokenizer, turn, special_tokens)
-        self._media_start = len(tokenizer.fixed(turn.head))
 
-    def encode(self, request: Request, media_ids: Sequence[int] = ()) -> tuple[LabelEncoded, ...]:
+    def opening(self, images: int, videos: int) -> Opening:
+        """How a turn with so many media begins, to be filled by their processor."""
+        return self._turn.opening(images, videos)
+
+    def encode(self, request: Request, opening: Opening | None = None) -> tuple[LabelEncoded, ...]:
         """One prompt per question, in order. TooLong when one does not fit; BadQuestion for one it cannot ask."""
         state = state_text(request.state)
-        return tuple(self._encode(state, media_ids, *asked) for asked in request.questions.items())
+        return tuple(self._encode(state, opening, *asked) for asked in request.questions.items())
 
-    def _encode(self, state: str, media_ids: Sequence[int], question_id: str, question: Question) -> LabelEncoded:
+    def _encode(self, state: str, opening: Opening | None, question_id: str, question: Question) -> LabelEncoded:
         labels = self._labels(question_id, question)
         asked = question_text(question)
-        ids, state_end = self._turn.encode(state, f"\n\n\nQUESTION:\n{asked}" if state else asked, media_ids)
+        ids, state_end = self._turn.encode(state, f"\n\n\nQUESTION:\n{asked}" if state else asked, opening)
         check_length(question_id, len(ids), self.max_length)
-        return LabelEncoded(ids, labels, question.option_ids, self._media_start, state_end)
+        return LabelEncoded(ids, labels, question.option_ids, self._turn.media_start(opening), state_end)
 
     def _labels(self, question_id: str, question: Question) -> LabelSet:
         where = ("questions", question_id)

@@ -41,6 +41,13 @@ class PromptTokenizer:
         #: The texts that are control tokens.
         self.added = tuple(token["content"] for token in spec.get("added_tokens", ()))
 
+    def parted(self, text: str) -> tuple[str, str]:
+        """``text`` as far as the end of its last control token, and the plain words after it."""
+        # Gemma lists line breaks among its added tokens; they act as nothing.
+        control = [token for token in self.added if token in text and not token.isspace()]
+        cut = max((text.rfind(token) + len(token) for token in control), default=0)
+        return text[:cut], text[cut:]
+
     def _fixed(self, text: str) -> tuple[int, ...]:
         """Ids of a piece that this project wrote; control tokens count."""
         return tuple(self._honouring.encode(text, add_special_tokens=False).ids)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from quaver.errors import BadRelease
 from quaver.prompts.chat_template import UserTurn
+from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 
 #: Tells whether the pieces below give what the tokenizer gives for the whole; any plain text would do.
@@ -34,22 +33,32 @@ class WholeTurn:
                 'from them; use special_tokens="reference"'
             )
 
-    def encode(self, state: str, question: str, media_ids: Sequence[int] = ()) -> tuple[tuple[int, ...], int]:
-        """The ids of a turn that shows media and says ``state`` and then ``question``, and how many of them
-        are the same whatever the question is."""
-        ids = self._ids(state + question, self._special_tokens, media_ids)
+    def opening(self, images: int, videos: int) -> Opening:
+        """How a turn with so many media begins, to be filled by their processor."""
+        return Opening.of(self._tokenizer, self._turn, images, videos)
+
+    def media_start(self, opening: Opening | None) -> int:
+        """Where the ids with the media begin, or would."""
+        return 0 if opening else len(self._tokenizer.fixed(self._turn.head))
+
+    def encode(self, state: str, question: str, opening: Opening | None = None) -> tuple[tuple[int, ...], int]:
+        """The ids of a turn that shows the media of ``opening``, says ``state`` and then ``question``, and how
+        many of them are the same whatever the question is."""
+        ids = self._ids(state + question, self._special_tokens, opening)
         # The same with nothing after the state; where the two part, the question has had its say.
-        alone = self._ids(state, self._special_tokens, media_ids)
+        alone = self._ids(state, self._special_tokens, opening)
         shared = next((i for i, (a, b) in enumerate(zip(ids, alone, strict=False)) if a != b), len(alone))
         return ids, shared
 
-    def _ids(self, text: str, special_tokens: SpecialTokens, media_ids: Sequence[int] = ()) -> tuple[int, ...]:
+    def _ids(self, text: str, special_tokens: SpecialTokens, opening: Opening | None = None) -> tuple[int, ...]:
         if self._turn.trims:
-            text = text.rstrip() if media_ids else text.strip()
-        head, before = (self._turn.head, "") if media_ids else (self._start, self._before)
+            text = text.rstrip()
+        if self._turn.trims_after_media if opening else self._turn.trims:
+            text = text.lstrip()
+        start, before = (opening.ids, opening.rest) if opening else (self._tokenizer.fixed(self._start), self._before)
         if special_tokens == "reference":
             after, end = self._turn.tail, ""
         else:
             after, end = self._after, self._end
         [said] = self._tokenizer.encode([before + text + after], special_tokens)
-        return (*self._tokenizer.fixed(head), *media_ids, *said, *self._tokenizer.fixed(end))
+        return (*start, *said, *self._tokenizer.fixed(end))

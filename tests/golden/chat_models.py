@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import runpy
 import shutil
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken, Tokenizer
 from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -33,7 +36,7 @@ QWEN2_5 = """\
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 #: Thinks unless told not to, trims, and writes no block of thinking into replies of the past.
 QWEN3_5 = """\
-{%- macro said(content) %}{{ content }}{% endmacro %}
+{%- macro said(content) %}{{ content }}{%- endmacro %}
 {%- for message in messages %}
     {{- '<|im_start|>' + message.role + '\\n' + said(message.content) | trim + '<|im_end|>\\n' }}
 {%- endfor %}
@@ -56,6 +59,31 @@ GEMMA4 = """\
     {{- '<start_of_turn>model\\n' }}
     {%- if not enable_thinking | default(false) %}{{ '<|channel>thought\\n<channel|>' }}{% endif %}
 {%- endif %}"""
+#: Parts of a message: Gemma 4 trims each text by itself, Qwen3.5 trims the whole.
+GEMMA4_WITH_MEDIA = """\
+{{- bos_token -}}
+{%- for message in messages %}
+    {{- '<|turn>' + ('model' if message.role == 'assistant' else message.role) + '\\n' }}
+    {%- if message.content is string %}{{- message.content | trim }}
+    {%- else %}
+        {%- for part in message.content %}
+            {%- if part.type == 'image' %}{{- '\\n\\n<|image|>\\n\\n' }}
+            {%- elif part.type == 'video' %}{{- '\\n\\n<|video|>\\n\\n' }}
+            {%- else %}{{- part.text | trim }}{%- endif %}
+        {%- endfor %}
+    {%- endif %}
+    {{- '<turn|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|turn>model\\n' }}{%- endif %}"""
+GEMMA4_TOKENS = {"bos_token": "<bos>"}
+GEMMA4_CONTROL = ("<|turn>", "<turn|>", "<|image>", "<|image|>", "<image|>", "<|video|>", "<|channel>", "<channel|>")
+QWEN3_5_WITH_MEDIA = QWEN3_5.replace(
+    "{{ content }}{%- endmacro %}",
+    """{%- if content is string %}{{- content }}{%- else %}{%- for part in content %}
+        {%- if part.type == 'text' %}{{- part.text }}
+        {%- else %}{{- '<|vision_start|><|' + part.type + '_pad|><|vision_end|>' }}{%- endif %}
+    {%- endfor %}{%- endif %}{%- endmacro %}""",
+)
 
 
 @cache
@@ -72,6 +100,28 @@ def folder(name: str) -> Path:
 @cache
 def tokenizer(name: str) -> PromptTokenizer:
     return PromptTokenizer(folder(name) / "tokenizer.json")
+
+
+@cache
+def gemma4_folder() -> Path:
+    """Gemma 3's tokenizer with the control tokens that Gemma 4 has besides."""
+    to = ROOT / ".cache" / "gemma4-tokenizer"
+    if not to.is_dir():
+        part = to.with_suffix(f".{os.getpid()}")
+        part.mkdir(parents=True)
+        tokens = Tokenizer.from_file(str(folder("gemma3") / "tokenizer.json"))
+        tokens.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in GEMMA4_CONTROL])
+        tokens.save(str(part / "tokenizer.json"))
+        config = {"tokenizer_class": "GemmaTokenizer", "chat_template": GEMMA4_WITH_MEDIA, **GEMMA4_TOKENS}
+        (part / "tokenizer_config.json").write_text(json.dumps(config))
+        with suppress(OSError):  # another test was quicker
+            part.rename(to)
+    return to
+
+
+@cache
+def gemma4_tokenizer() -> PromptTokenizer:
+    return PromptTokenizer(gemma4_folder() / "tokenizer.json")
 
 
 @cache

@@ -10,6 +10,7 @@ from chat_models import QWEN3_5, folder, tokenizer
 from quaver.errors import BadQuestion, BadRelease, TooLong
 from quaver.prompts.chat_template import ChatTemplate, load_chat_template
 from quaver.prompts.d3 import D3Format, D3Prompt
+from quaver.prompts.opening import Opening
 from quaver.questions import Choice, Noul, Question, Request, Score
 
 CODES = [a + b for a in "ABCDEFGHIJKLMNOP" for b in "ABCDEFGHIJKLMNOP"][:255]
@@ -73,9 +74,9 @@ def test_questions_share_the_state_only_where_no_token_sees_what_follows() -> No
 
 
 def test_media_come_first_in_the_users_turn() -> None:
-    without, shown = (prompt().encode(Request("s", {"q": Noul("?")}), ids)[0] for ids in ((), (7, 8)))
-    start = without.media_start
-    assert shown.ids == (*without.ids[:start], 7, 8, *without.ids[start:])
+    opening = Opening("", "", (7, 8))
+    without, shown = (prompt().encode(Request("s", {"q": Noul("?")}), of)[0] for of in (None, opening))
+    assert (shown.ids, shown.media_start) == ((7, 8, *without.ids[without.media_start :]), 0)
 
 
 def test_255_options_and_not_one_more() -> None:

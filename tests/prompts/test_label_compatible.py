@@ -79,14 +79,6 @@ def test_other_values_of_a_state_are_json_with_pythons_separators() -> None:
     assert list(encoded.ids) == rendered_ids("qwen3", f'{{"b": [1, "é"], "a": null}}\n\n{CASES[0][1]}')
 
 
-def test_media_come_before_the_text() -> None:
-    prompt = CompatibleLabelPrompt(tokenizer("qwen3"), turn("qwen3"), 8192)
-    without, shown = (prompt.encode(Request("state", {"q": Noul("?")}), ids)[0] for ids in ((), (7, 8, 9)))
-    start = without.media_start
-    assert shown.ids == (*without.ids[:start], 7, 8, 9, *without.ids[start:])
-    assert shown.state_end == without.state_end + 3
-
-
 def test_what_this_style_cannot_ask_is_refused() -> None:
     prompt = CompatibleLabelPrompt(tokenizer("qwen3"), turn("qwen3"), 60)
     with pytest.raises(BadQuestion, match=r"'q' has 27 options and this style of prompt has 26"):

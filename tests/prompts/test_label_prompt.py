@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from quaver.errors import BadRelease, BadRequest, TooLong
 from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.label import LabelPrompt
+from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer
 from quaver.questions import Choice, Noul, Request, Score
 
@@ -110,15 +111,7 @@ def test_all_questions_read_the_same_cut_state() -> None:
     with pytest.raises(TooLong, match=rf"limit of {longest - 7}"):
         prompt("qwen3", longest - 7).encode(Request("word " * 200, ASKED), on_overflow="refuse")
     with pytest.raises(TooLong, match="question 'team' and the media need"):
-        prompt("qwen3", 60).encode(Request("s", ASKED), media_ids=range(50))
-
-
-def test_media_come_before_the_state() -> None:
-    media = (7, 8, 9)
-    without, shown = (prompt("qwen3").encode(Request("state", ASKED), ids)[0] for ids in ((), media))
-    start = without.media_start
-    assert shown.ids == without.ids[:start] + media + without.ids[start:]
-    assert (shown.media_start, shown.state_end) == (start, without.state_end + 3)
+        prompt("qwen3", 60).encode(Request("s", ASKED), Opening("", "", tuple(range(50))))
 
 
 @pytest.mark.parametrize("state", ["no\ud83d", {"x": {1, 2}}])
