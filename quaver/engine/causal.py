@@ -146,7 +146,11 @@ class CausalProgress(Generic[AskedOf]):
     def part(self, budget: int) -> int:
         if self.whole_stops:
             return next((stop for stop in self.stops if stop > self.position), self.prompt.tokens) - self.position
-        return min(self.remaining, max(1, budget))
+        end = self.position + min(self.remaining, max(1, budget))
+        if block := self.prompt.inputs.block_at(end):
+            # Before the block if there is anything to read before it.
+            end = block[0] if block[0] > self.position else block[1]
+        return end - self.position
 
     def resume(self, known_pieces: Sequence[Piece], length: int, snapshot: Snapshot | None) -> None:
         """Goes on after the first ``length`` tokens, whose results are given."""
@@ -180,7 +184,8 @@ class CausalReader(Generic[AskedOf]):
     def open(self, prompt: CausalPrompt[AskedOf]) -> CausalProgress[AskedOf]:
         progress = CausalProgress(prompt, self._stops(prompt), self._deterministic)
         progress.known = known = self.tree.lease(prompt.salt, prompt.symbols)
-        progress.resume(known.pieces, known.length, known.snapshot)
+        length = self._usable(progress, known.length)
+        progress.resume([p.clipped(0, length) for p in known.pieces if p.start < length], length, known.snapshot)
         return progress
 
     @torch.inference_mode()
@@ -246,14 +251,27 @@ class CausalReader(Generic[AskedOf]):
     def _stops(self, prompt: CausalPrompt[AskedOf]) -> tuple[int, ...]:
         """Where the state can be gone on from; the last one is what prompts of the same state share."""
         end = prompt.encoded.state_end
+
+        def whole(stop: int) -> int:
+            """After the block that it lies in."""
+            block = prompt.inputs.block_at(stop)
+            return block[1] if block else stop
+
         if self._deterministic:
             # Nothing but a token's own past may decide in which part it is computed.
-            return tuple(range(SNAPSHOT_EVERY, end + 1, SNAPSHOT_EVERY))
+            return tuple(sorted({whole(stop) for stop in range(SNAPSHOT_EVERY, end + 1, SNAPSHOT_EVERY)}))
         last = end if self.backbone.resumable else max(1, end - TAIL)
         stops = {*range(SNAPSHOT_EVERY, last, SNAPSHOT_EVERY), last}
         # The same media before another text.
         stops |= {prompt.media_end} if 0 < prompt.media_end < last else set()
-        return tuple(sorted(stops))
+        return tuple(sorted({whole(stop) for stop in stops}))
+
+    def _usable(self, progress: CausalProgress[AskedOf], length: int) -> int:
+        """How much of the ``length`` tokens that are known a prompt can go on from."""
+        if self._deterministic:
+            return max((stop for stop in progress.stops if stop <= length), default=0)
+        block = progress.prompt.inputs.block_at(length)
+        return block[0] if block else length
 
     def _row(self, progress: CausalProgress[AskedOf], tokens: int) -> Row:
         start, end = progress.position, progress.position + tokens

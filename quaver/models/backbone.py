@@ -25,13 +25,18 @@ class Media:
     digests: tuple[tuple[int, bytes], ...] = ()
 
 
+#: Begin and end of each, ascending.
+Blocks = tuple[tuple[int, int], ...]
+
+
 @dataclass(slots=True)
 class Inputs:
     """One whole prompt as a backbone reads it, made once and read in any number of parts.
 
     ``positions`` [axes, L] are those of the rotary embedding. ``rows`` are what media put at the ``places``
     of the prompt, made by the first part that holds any: level 0 in place of the embeddings, the others
-    added after the first layers, by backbones that do so.
+    added after the first layers, by backbones that do so. ``blocks`` are runs of tokens, begin and end, that
+    see each other both ways; a part of the prompt has all of a block or nothing.
     """
 
     ids: Tensor  # [L] long
@@ -39,9 +44,14 @@ class Inputs:
     media: Media | None = None
     places: Tensor | None = None  # [M] long, ascending: where the prompt's media rows go
     rows: Tensor | None = field(default=None, repr=False)  # [levels, M, hidden] once encoded
+    blocks: Blocks = ()
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def block_at(self, position: int) -> tuple[int, int] | None:
+        """The block that a cut before the token at ``position`` would divide."""
+        return next((block for block in self.blocks if block[0] < position < block[1]), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +74,9 @@ class Snapshot:
 class Row:
     """The tokens ``start`` to ``end`` of one prompt, to be computed after those whose past is given.
 
-    ``past`` holds keys and values of the first ``start`` tokens, [layers, 2, heads, tokens, width] each,
-    one piece after another. ``state`` is the recurrent layers' state after them. A state is wanted after
-    every position of ``cuts``, and keys and values of the tokens before ``keep``.
+    ``past`` holds keys and values of the first ``start`` tokens, one piece of ``Computed.kept`` after another.
+    ``state`` is the recurrent layers' state after them. A state is wanted after every position of ``cuts``,
+    and keys and values of the tokens before ``keep``.
     """
 
     inputs: Inputs
@@ -81,7 +91,8 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class Computed:
     """What a row gave: ``hidden`` [end - start, hidden] after the final norm, in the model's precision;
-    ``kept`` [layers, 2, heads, keep - start, width]; and the ``snapshots`` asked for, by position."""
+    ``kept`` [layers, 2, heads, keep - start, width], or [keep - start, values] where layers have heads of
+    different shapes; and the ``snapshots`` asked for, by position."""
 
     hidden: Tensor
     kept: Tensor
@@ -96,8 +107,8 @@ class Backbone(Protocol):
     """A causal language model, read for its hidden rows and never for text.
 
     ``prepare`` may be called from any thread, ``forward`` from one at a time. A token's row depends on
-    earlier tokens and media only. ``resumable`` says whether a prompt can be continued after any of its
-    tokens; a hybrid model can be only where a snapshot was taken.
+    earlier tokens and media only, and on the rest of its block. ``resumable`` says whether a prompt can be
+    continued after any of its tokens; a hybrid model can be only where a snapshot was taken.
     """
 
     device: torch.device

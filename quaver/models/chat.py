@@ -63,12 +63,17 @@ class ChatBackbone:
     @torch.inference_mode()
     def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
         ids, positions = laid_out(rows, self.device)
-        packing = Packing.of(rows, self.dtype, self.device, pause)
+        packing = self._packing(rows, pause)
         # Without a mask of ours transformers makes none either: it leaves that to registered attention functions.
-        output = self._text(
-            inputs_embeds=self._embed(ids)[None], position_ids=positions, use_cache=False, packing=packing
-        )
+        output = self._text(**self._embedded(rows, ids), position_ids=positions, use_cache=False, packing=packing)
         return packing.results(output.last_hidden_state[0])
+
+    def _packing(self, rows: Sequence[Row], pause: Pause | None) -> Packing:
+        return Packing.of(rows, self.dtype, self.device, pause)
+
+    def _embedded(self, _: Sequence[Row], ids: Tensor) -> dict[str, Tensor]:
+        """What the text model reads of ``ids`` [T], the tokens of all rows."""
+        return {"inputs_embeds": self._embed(ids)[None]}
 
     def _pack_and_check(self, model_type: str) -> None:
         """Packs the model, and compares its logits for two short texts, one in parts, with those from before."""

@@ -41,7 +41,9 @@ RECURRENT: dict[str, PackedForward] = {
 class Packing:
     """One batch of rows on its way through the layers; collects what has to outlive the forward.
 
-    Unless ``causal``, every token sees all of its row, which must then be a whole prompt.
+    ``window`` stands in for that of layers which have one. Blocks are seen both ways in those layers, and
+    with ``full_blocks`` in the others too. Unless ``causal``, every token sees all of its row, which must
+    then be a whole prompt.
     """
 
     rows: Sequence[Row]
@@ -50,9 +52,13 @@ class Packing:
     pause: Pause | None
     dtype: torch.dtype
     device: torch.device
+    window: int | None = None
+    full_blocks: bool = False
     causal: bool = True
     masks: dict[int | None, list[Tensor | None]] = field(default_factory=dict)  # by window, see ``_masks``
-    keys_values: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # per attention layer, [heads, T, width]
+    keys_values: list[tuple[Tensor, Tensor]] = field(
+        default_factory=list
+    )  # of layers that make them, [heads, T, width]
     states: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)  # per recurrent layer, see Layout
 
     @classmethod
@@ -62,28 +68,32 @@ class Packing:
         dtype: torch.dtype,
         device: torch.device,
         pause: Pause | None = None,
+        window: int | None = None,
+        full_blocks: bool = False,
         causal: bool = True,
     ) -> Packing:
         lengths = tuple(row.end - row.start for row in rows)
         cuts = tuple(tuple(cut - row.start for cut in row.cuts) for row in rows)
-        return cls(rows, lengths, Layout(lengths, cuts), pause, dtype, device, causal)
+        return cls(rows, lengths, Layout(lengths, cuts), pause, dtype, device, window, full_blocks, causal)
 
     def attend(self, query: Tensor, key: Tensor, value: Tensor, scaling: float, window: int | None = None) -> Tensor:
-        """Causal attention of every row over its own past and itself; [H, T, D] to [T, H, D].
+        """Attention of every row over its own past and itself; [H, T, D] to [T, H, D].
 
-        A token sees itself and the tokens before it, of which at most ``window`` in all.
+        A token sees itself and the tokens before it, and the later ones of its block where blocks are seen
+        both ways. Of the tokens up to itself it sees at most ``window``, which bounds nothing after it.
         """
         if self.pause:
             self.pause()
-        layer = len(self.keys_values)
-        self.keys_values.append((key, value))
+        window = window and (self.window or window)
+        layer = self._layer(key, value)
         lengths = list(self.lengths)
         pieces = zip(*(x.split_with_sizes(lengths, dim=1) for x in (query, key, value)), strict=True)
         mixed = []
         for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True):
             if row.past:
-                k = torch.cat([*(piece[layer, 0] for piece in row.past), k], dim=1)
-                v = torch.cat([*(piece[layer, 1] for piece in row.past), v], dim=1)
+                k, v = (
+                    torch.cat([*past, new], dim=1) for past, new in zip(self._past(row, layer), (k, v), strict=True)
+                )
             if mask is not None and k.is_cuda:
                 # No fused CUDA kernel takes both a mask and fewer key heads than query heads.
                 k, v = (x.repeat_interleave(len(q) // len(k), dim=0) for x in (k, v))
@@ -100,10 +110,32 @@ class Packing:
             )
         return torch.cat(mixed, dim=1).transpose(0, 1)
 
+    def _layer(self, key: Tensor, value: Tensor) -> int:
+        """The number of the layer whose keys these are. One that shares another's is handed the same memory."""
+        for number, (known, _) in enumerate(self.keys_values):
+            if known.data_ptr() == key.data_ptr():
+                return number
+        self.keys_values.append((key, value))
+        return len(self.keys_values) - 1
+
+    def _past(self, row: Row, layer: int) -> tuple[list[Tensor], list[Tensor]]:
+        """Keys and values of a layer, [heads, tokens, width] per piece of a row's past; see ``_joined``."""
+        if row.past[0].dim() > 2:
+            return [piece[layer, 0] for piece in row.past], [piece[layer, 1] for piece in row.past]
+        key = self.keys_values[layer][0]
+        width = key[:, 0].numel()
+        first = sum(2 * known[:, 0].numel() for known, _ in self.keys_values[:layer])
+        pairs = [piece[:, first : first + 2 * width].split(width, dim=1) for piece in row.past]
+        keys, values = (
+            [x.unflatten(1, key[:, 0].shape).transpose(0, 1) for x in xs] for xs in zip(*pairs, strict=True)
+        )
+        return keys, values
+
     def _masks(self, window: int | None) -> list[Tensor | None]:
         """Per row, what its new tokens may attend to, [new, past + new]; the same for all layers of a window."""
         if window not in self.masks:
-            self.masks[window] = [_mask(row, window, self.dtype, self.device) for row in self.rows]
+            two_way = window is not None or self.full_blocks
+            self.masks[window] = [_mask(row, window, two_way, self.dtype, self.device) for row in self.rows]
         return self.masks[window]
 
     def recur(self, forward: PackedForward, layer: Any, hidden: Tensor) -> Tensor:
@@ -124,7 +156,7 @@ class Packing:
         results, begin = [], 0
         for i, (row, rows) in enumerate(zip(self.rows, hidden.split_with_sizes(list(self.lengths)), strict=True)):
             kept = max(0, min(row.keep, row.end) - row.start)
-            pairs = [torch.stack((k[:, begin : begin + kept], v[:, begin : begin + kept])) for k, v in self.keys_values]
+            pairs = [(k[:, begin : begin + kept], v[:, begin : begin + kept]) for k, v in self.keys_values]
             snapshots = {
                 cut: Snapshot(
                     tuple(convolutions[i][n] for convolutions, _ in self.states),
@@ -132,7 +164,7 @@ class Packing:
                 )
                 for n, cut in enumerate(row.cuts)
             }
-            results.append(Computed(rows, torch.stack(pairs) if pairs else hidden.new_empty(0), snapshots))
+            results.append(Computed(rows, _joined(pairs) if pairs else hidden.new_empty(0), snapshots))
             begin += row.end - row.start
         return results
 
@@ -194,12 +226,27 @@ def _recur(forward: PackedForward, layer: Any, hidden_states: Tensor, packing: P
 AttentionInterface.register(ATTENTION, _attend)
 
 
-def _mask(row: Row, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+def _joined(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+    """Keys and values of all layers in one tensor that can be cut along its tokens, the last dimension but one.
+
+    [layers, 2, heads, T, width]; where layers differ in heads or width, everything of a token side by side.
+    """
+    if len({key.shape for key, _ in pairs}) == 1:
+        return torch.stack([torch.stack(pair) for pair in pairs])
+    return torch.cat([x.transpose(0, 1).flatten(1) for pair in pairs for x in pair], dim=1)
+
+
+def _mask(row: Row, window: int | None, two_way: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
     """None where plain causal attention is meant: kernels have a fast path for it."""
     new, slides = row.end - row.start, window is not None and window < row.end
-    if row.start == 0 and not slides:
+    blocks = [(a, b) for a, b in row.inputs.blocks if a < row.end and b > row.start]
+    if any(a < row.start or b > row.end for a, b in blocks):
+        raise ValueError(f"tokens {row.start} to {row.end} divide a block of tokens that see each other: {blocks}")
+    if row.start == 0 and not slides and not (two_way and blocks):
         return None
     allowed = torch.ones(new, row.end, dtype=torch.bool, device=device).tril(row.start)
+    for a, b in blocks if two_way else ():
+        allowed[a - row.start : b - row.start, a:b] = True
     if window is not None:
         allowed = allowed.triu(row.start - window + 1)
     return torch.zeros(new, row.end, dtype=dtype, device=device).masked_fill(~allowed, -torch.inf)

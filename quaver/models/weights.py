@@ -10,15 +10,24 @@ import torch
 from quaver.errors import BadRelease
 
 
-def load_model(factory: Any, path: Path, device: torch.device, dtype: torch.dtype, unused: tuple[str, ...] = ()) -> Any:
+def load_model(
+    factory: Any,
+    path: Path,
+    device: torch.device,
+    dtype: torch.dtype,
+    unused: tuple[str, ...] = (),
+    config: Any = None,
+) -> Any:
     """The transformers model class ``factory`` with the weights in ``path``.
 
-    ``unused`` are name prefixes of published tensors that belong to parts which are not loaded.
+    ``unused`` are name prefixes of published tensors that belong to parts which are not loaded, ``config``
+    stands in for the configuration in ``path``.
     Raises BadRelease for any other missing, unexpected or misshapen tensor and for files that cannot be read.
     """
     try:
         model, report = factory.from_pretrained(
             path,
+            config=config,
             dtype=dtype,
             device_map=None if device.type == "cpu" else {"": str(device)},
             local_files_only=True,

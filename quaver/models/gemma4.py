@@ -1,0 +1,160 @@
+"""Gemma 4 and Gemma 4 unified, which sees without an encoder, through transformers: text and images."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    Gemma4ForCausalLM,
+    Gemma4ForConditionalGeneration,
+    Gemma4UnifiedForCausalLM,
+    Gemma4UnifiedForConditionalGeneration,
+)
+
+from quaver.errors import BadRelease, BadRequest
+from quaver.models.backbone import Blocks, Inputs, Media, Pause, Row
+from quaver.models.chat import ChatBackbone
+from quaver.models.gemma4_knobs import Gemma4Knobs
+from quaver.models.gemma4_vision import adjust, image_features
+from quaver.models.packed import Packing
+from quaver.models.places import media_rows
+from quaver.models.weights import load_model
+
+#: By the type of a release's configuration. Those of text alone are here for their per-layer embeddings.
+CLASSES: dict[str, Any] = {
+    "gemma4": Gemma4ForConditionalGeneration,
+    "gemma4_text": Gemma4ForCausalLM,
+    "gemma4_unified": Gemma4UnifiedForConditionalGeneration,
+    "gemma4_unified_text": Gemma4UnifiedForCausalLM,
+}
+#: Parts that hear; what is read here is text and images.
+HEARING = ("model.audio_tower.", "model.embed_audio.")
+#: The knobs of a mask; the others are of the vision path and of the release's weights.
+MASK_KNOBS = ("bidirectional", "bidirectional_full_layers", "sliding_window")
+
+
+class Gemma4Backbone(ChatBackbone):
+    """A loaded Gemma 4; see ``Backbone`` for the contract.
+
+    Layers without a window read an image causally. In those with a window the tokens of an image see each
+    other, also when it is longer than the window, which bounds only what lies before a token. Releases
+    without ``use_bidirectional_attention`` read images causally in all layers. ``knobs`` change that.
+
+    Raises BadRelease as ``ChatBackbone`` does, and BadRequest for a knob that this model does not have.
+    """
+
+    def __init__(self, model: Any, knobs: Gemma4Knobs | None = None) -> None:
+        config, text = model.config, model.config.get_text_config()
+        self._sees_two_ways: bool = text.use_bidirectional_attention == "vision"
+        self._sees: bool = getattr(config, "vision_config", None) is not None
+        self._tokens = {
+            kind: getattr(config, f"{kind}_token_id", None) if self._sees else None
+            for kind in ("image", "video", "audio")
+        }
+        self._pad: int = text.pad_token_id
+        self._per_layer = bool(getattr(text, "hidden_size_per_layer_input", 0))
+        self.knobs = Gemma4Knobs()
+        super().__init__(model)  # compares with the release as it is
+        self.knobs = knobs or self.knobs
+        self._check_masks(self.knobs)
+        adjust(model.model, self.knobs)
+
+    def under(self, knobs: Gemma4Knobs) -> Gemma4Backbone:
+        """The same weights under another mask. Raises BadRequest for knobs that are not of the mask."""
+        for name, value in knobs.facts().items():
+            if name not in MASK_KNOBS and value != getattr(self.knobs, name):
+                raise BadRequest(f"{name}: it is fixed when the model loads; load it with {name}={value}", (name,))
+        self._check_masks(knobs)
+        other = copy.copy(self)
+        other.knobs = knobs
+        return other
+
+    def prepare(self, ids: Sequence[int], media: Media | None = None) -> Inputs:
+        if media is not None and not self._sees:
+            return super().prepare(ids, media)  # refuses
+        self._check_tokens(ids, media)
+        tokens = torch.tensor(ids)
+        positions = torch.arange(len(ids))[None]
+        if media is None:
+            return Inputs(tokens, positions)
+        places = (tokens == self._tokens["image"]).nonzero().squeeze(1)
+        two_ways = self._sees_two_ways and self.knobs.bidirectional
+        return Inputs(tokens, positions, media, places, blocks=_runs(places) if two_ways else ())
+
+    def _packing(self, rows: Sequence[Row], pause: Pause | None) -> Packing:
+        return Packing.of(
+            rows, self.dtype, self.device, pause, self.knobs.sliding_window, self.knobs.bidirectional_full_layers
+        )
+
+    def _embedded(self, rows: Sequence[Row], ids: Tensor) -> dict[str, Tensor]:
+        # The row of the padding stands under every image token, also among the per-layer embeddings.
+        ids = torch.where(ids == self._tokens["image"], self._pad, ids) if self._sees else ids
+        embeddings = self._embed(ids)
+        if media := media_rows(rows, self._encode):
+            places, levels = media
+            embeddings[places.to(self.device)] = levels[0]
+        inputs = {"inputs_embeds": embeddings[None]}
+        if self._per_layer:
+            inputs["per_layer_inputs"] = self._text.get_per_layer_inputs(ids[None])
+        return inputs
+
+    @torch.inference_mode()
+    def _encode(self, inputs: Inputs) -> Tensor:
+        assert inputs.media is not None
+        return image_features(self._model.model, inputs.media.tensors).to(self.dtype)[None]
+
+    def _check_tokens(self, ids: Sequence[int], media: Media | None) -> None:
+        for name, token in self._tokens.items():
+            expected = media.ids.count(token) if media and token is not None else 0
+            found = ids.count(token) if token is not None else 0
+            if found != expected:
+                raise BadRequest(
+                    f"the prompt holds {found} {name} tokens where its media give {expected}; this model reads text "
+                    f"and images: remove <|{name}|> from the text, or read special tokens in it as plain text"
+                )
+
+    def _check_masks(self, knobs: Gemma4Knobs) -> None:
+        if self._sees_two_ways:
+            return
+        for name in ("bidirectional", "bidirectional_full_layers"):
+            if getattr(knobs, name) != getattr(Gemma4Knobs(), name):
+                raise BadRequest(
+                    f"{name}: this release reads images causally (its use_bidirectional_attention is not vision), "
+                    "so there is nothing to change; leave the knob out",
+                    (name,),
+                )
+
+
+def load_gemma4(
+    path: Path, device: torch.device, dtype: torch.dtype, knobs: Gemma4Knobs | None = None
+) -> Gemma4Backbone:
+    """Loads the weights of a Gemma 4, all but those that hear, which are left on disk.
+
+    Raises BadRelease for missing, unexpected or misshapen tensors and for files that cannot be read, and
+    BadRequest for a knob that this release does not have.
+    """
+    try:
+        config: Any = AutoConfig.from_pretrained(path, local_files_only=True)
+    except Exception as error:  # transformers documents no common base
+        raise BadRelease(f"the configuration in {path} cannot be read: {error}") from error
+    if hasattr(config, "audio_config"):
+        config.audio_config = None
+    model = load_model(CLASSES[config.model_type], path, device, dtype, unused=HEARING, config=config)
+    if dtype == torch.float64:
+        # The grouped product over experts, transformers' choice, exists for smaller floats only.
+        model.set_experts_implementation("eager")
+    return Gemma4Backbone(model, knobs)
+
+
+def _runs(places: Tensor) -> Blocks:
+    """Begin and end of every run of consecutive numbers in ``places`` [M], ascending."""
+    if not len(places):
+        return ()
+    breaks = (places.diff() != 1).nonzero().squeeze(1) + 1
+    return tuple((int(run[0]), int(run[-1]) + 1) for run in places.tensor_split(breaks))
