@@ -21,7 +21,7 @@ import inspect
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from vllm.config import ModelConfig, VllmConfig
@@ -31,7 +31,7 @@ from vllm.multimodal.cache.base import (
     MultiModalProcessorCacheItemMetadata,
     MultiModalProcessorCacheOutItem,
 )
-from vllm.multimodal.inputs import MultiModalFeatureSpec, MultiModalKwargsItem
+from vllm.multimodal.inputs import MultiModalKwargsItem
 from vllm.v1.engine import EngineCoreRequest, core_client
 
 
@@ -131,29 +131,33 @@ def install() -> None:
         if inspect.isclass(client) and issubclass(client, core_client.EngineCoreClient):
             for name, wrap in (("add_request", _telling), ("add_request_async", _telling_async)):
                 method = client.__dict__.get(name)
-                if method is not None and not hasattr(method, "__wrapped__"):
-                    setattr(client, name, wrap(method))
+                if method is not None and not hasattr(method, "tells_when_sent"):
+                    telling = wrap(method)
+                    telling.tells_when_sent = True
+                    setattr(client, name, telling)
 
 
-def _telling(add_request: Callable[..., None]) -> Callable[..., None]:
+def _telling(add_request: Callable[[Any, EngineCoreRequest], None]) -> Callable[..., None]:
     @functools.wraps(add_request)
     def add(client: Any, request: EngineCoreRequest) -> None:
+        prepared = _prepared(request)
         add_request(client, request)
-        _tell_sent(request.mm_features)
+        for item in prepared:
+            item.when_sent()
 
     return add
 
 
-def _telling_async(add_request: Callable[..., Any]) -> Callable[..., Any]:
+def _telling_async(add_request: Callable[[Any, EngineCoreRequest], Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     @functools.wraps(add_request)
     async def add(client: Any, request: EngineCoreRequest) -> None:
+        prepared = _prepared(request)
         await add_request(client, request)
-        _tell_sent(request.mm_features)
+        for item in prepared:
+            item.when_sent()
 
     return add
 
 
-def _tell_sent(features: Sequence[MultiModalFeatureSpec] | None) -> None:
-    for feature in features or ():
-        if isinstance(feature.data, PreparedItem):
-            feature.data.when_sent()
+def _prepared(request: EngineCoreRequest) -> list[PreparedItem]:
+    return [feature.data for feature in request.mm_features or () if isinstance(feature.data, PreparedItem)]

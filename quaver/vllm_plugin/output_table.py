@@ -61,12 +61,6 @@ def use_output_table(language_model: nn.Module) -> None:
     if language_model.config.tie_word_embeddings:
         language_model.lm_head = language_model.model.embed_tokens
         return
-    size = dict(
-        num_embeddings=head.num_embeddings,
-        embedding_dim=head.embedding_dim,
-        params_dtype=head.params_dtype,
-        org_num_embeddings=head.org_vocab_size,
-        padding_size=head.padding_size,
-    )
+    vocabulary, width, padding, dtype = head.org_vocab_size, head.embedding_dim, head.padding_size, head.params_dtype
     del language_model.lm_head, head  # one table at a time on the device
-    language_model.lm_head = OutputTable(**size, prefix="lm_head")
+    language_model.lm_head = OutputTable(vocabulary, width, dtype, padding_size=padding, prefix="lm_head")
