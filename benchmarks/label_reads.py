@@ -109,14 +109,16 @@ class Reads:
     prior: list[LabelRead]
 
 
-def drawn(folder: Path, items: int, words: int) -> list[Task]:
-    """``items`` of every task, drawn with a fixed seed, their states cut after so many words."""
+def drawn(folder: Path, names: Sequence[str], items: int, words: int) -> list[Task]:
+    """``items`` of each task, the same ones first however many, their states cut after so many words."""
     found = {task.name: task for task in tasks.all_tasks(folder)}
-    return [
-        replace(task, items=[replace(item, state=first_words(str(item.state), words)) for item in chosen])
-        for task in (found[name] for name in TASKS)
-        for chosen in [Random(0).sample(list(task.items), items)]
-    ]
+    drawn = []
+    for name in names:
+        shuffled = list(found[name].items)
+        Random(0).shuffle(shuffled)
+        cut = [replace(item, state=first_words(str(item.state), words)) for item in shuffled[:items]]
+        drawn.append(replace(found[name], items=cut))
+    return drawn
 
 
 def first_words(text: str, most: int) -> str:
@@ -261,6 +263,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, help="release folders of chat models")
     parser.add_argument("--data", type=Path, required=True, help="folder for the fetched packages of labelled texts")
     parser.add_argument("--out", type=Path, required=True, help="folder of the files of reads")
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, metavar="TASK", help="; ".join(TASKS))
     parser.add_argument("--items", type=int, default=100, help="items of each task")
     parser.add_argument("--words", type=int, default=80, help="a state is read up to so many words")
     parser.add_argument("--threads", type=int, default=2, help="threads that compute")
@@ -269,7 +272,7 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     sources.fetch(asked.data)
-    held = drawn(asked.data, asked.items, asked.words)
+    held = drawn(asked.data, asked.tasks, asked.items, asked.words)
     for folder in asked.models:
         file = asked.out / f"{folder.name}.jsonl"
         if not asked.table:
