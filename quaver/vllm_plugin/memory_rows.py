@@ -37,30 +37,6 @@ from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheSpec
 from vllm.v1.pool.metadata import PoolingMetadata
 from vllm.v1.worker.utils import customize_attention_spec
 
-#: The key of ``--additional-config`` that turns state reuse on.
-SETTING = "quaver_state_reuse"
-
-
-def reuses_state(config: VllmConfig) -> bool:
-    """Whether joint reads may take a known state from the prefix cache.
-
-    Raises ValueError when that is asked for together with something that it does not go with.
-    """
-    settings = config.additional_config
-    wanted = settings.get(SETTING, False) if isinstance(settings, dict) else False
-    if not isinstance(wanted, bool):
-        raise ValueError(f"{SETTING} in --additional-config must be true or false, got {wanted!r}")
-    parallel = config.parallel_config
-    conflicts = {
-        "--no-enable-prefix-caching": not config.cache_config.enable_prefix_caching,
-        "a KV connector or KV offloading": config.kv_transfer_config is not None,
-        "context parallelism": parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1,
-        "dual batch overlap": parallel.use_ubatching,
-    }
-    if wanted and (found := [name for name, there in conflicts.items() if there]):
-        raise ValueError(f"{SETTING} does not go with {', '.join(found)}; leave one of them out")
-    return wanted
-
 
 class MemoryRows:
     """Rows [tokens, hidden] by KV slot. Only the last pipeline stage has them; each tensor-parallel rank keeps a slice.
@@ -175,7 +151,10 @@ class _RowMetadataBuilder(AttentionMetadataBuilder[_Batch]):
         super().__init__(kv_cache_spec, layer_names, vllm_config, device)
 
     def build(
-        self, common_prefix_len: int, common_attn_metadata: CommonAttentionMetadata, fast_build: bool = False
+        self,
+        common_prefix_len: int,
+        common_attn_metadata: CommonAttentionMetadata,
+        fast_build: bool = False,  # noqa: ARG002
     ) -> _Batch:
         return _Batch(slots=common_attn_metadata.slot_mapping, blocks=common_attn_metadata.block_table_tensor)
 

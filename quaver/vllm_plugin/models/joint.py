@@ -13,9 +13,10 @@ from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
 
 from quaver.heads.checkpoint import WEIGHTS
 from quaver.heads.joint_schema import JointSchemaHead
-from quaver.vllm_plugin.memory_rows import MemoryRows, RowPool, reuses_state
+from quaver.vllm_plugin.memory_rows import MemoryRows, RowPool
 from quaver.vllm_plugin.output_table import use_output_table
 from quaver.vllm_plugin.pooler import JointPooler
+from quaver.vllm_plugin.state_reuse import reuses_state
 
 
 class JointSchemaModel(nn.Module):
