@@ -18,10 +18,14 @@ BLOCK = 16_384
 
 @dataclass(frozen=True, slots=True)
 class LabelHead:
-    """``embeddings`` [vocabulary, hidden] is the model's output table, ``softcap`` what bounds its logits."""
+    """``embeddings`` [vocabulary, hidden] is the model's output table, ``softcap`` what bounds its logits.
+
+    ``best_way_only`` is that of ``read_labels``.
+    """
 
     embeddings: Tensor
     softcap: float | None = None
+    best_way_only: bool = False
 
     def memory(self, hidden: Tensor) -> Tensor:
         """Nothing, [n, 0]: only the last row is read."""
@@ -30,7 +34,8 @@ class LabelHead:
     def read(self, records: Sequence[Record[LabelPlace]]) -> list[HeadRead]:
         """Of every record its label read, and one float64 vector: the labels' log-probabilities."""
         logits = self._logits(torch.stack([record.tail[-1] for record in records]))
-        reads = read_labels(logits, [record.encoded.groups for record in records], self.softcap)
+        groups = [record.encoded.groups for record in records]
+        reads = read_labels(logits, groups, self.softcap, self.best_way_only)
         return [HeadRead((torch.tensor(read.log_probabilities, dtype=torch.float64),), (read,)) for read in reads]
 
     def _logits(self, rows: Tensor) -> Tensor:

@@ -2,8 +2,9 @@
 
 Such a release is a bare backbone with a readout: one row per answer code, scored at the last token of
 a prompt of one question. Its options stand under the first codes, and their probabilities are the
-softmax of these codes' logits divided by the release's temperature. Source: vLLM 0.33, ``D3Strategy``
-and ``D3ForSequenceClassificationConfig``, which follow the releases' ``d3_format.py``.
+softmax of these codes' logits divided by the release's temperature. So the codes are the labels, and the
+readout's rows the vocabulary. Source: vLLM 0.33, ``D3Strategy`` and ``D3ForSequenceClassificationConfig``,
+which follow the releases' ``d3_format.py``; what is no text is written as that file writes it, as JSON.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Any
 
 from quaver.errors import BadQuestion, BadRelease
 from quaver.prompts.chat_template import ChatTemplate
-from quaver.prompts.label_compatible import check_length, plain, state_text
-from quaver.prompts.label_encoded import CodeEncoded
+from quaver.prompts.label_compatible import check_length, state_text
+from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
 from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
@@ -36,11 +37,15 @@ NOUL = {"false": "No / false", "true": "Yes / true"}
 
 @dataclass(frozen=True, slots=True)
 class D3Format:
-    """``codes`` in the order of the readout's rows; ``causal``: no token sees what follows it."""
+    """``codes`` in the order of the readout's rows; ``causal``: no token sees what follows it.
+
+    ``max_length`` in tokens of a prompt, None where the release does not say.
+    """
 
     codes: tuple[str, ...]
     temperature: float
     causal: bool
+    max_length: int | None = None
 
     @classmethod
     def parse(cls, config: dict[str, Any]) -> D3Format:
@@ -48,7 +53,8 @@ class D3Format:
         attention = config.get("attention_mode", "causal")
         known = {
             "format_version": config.get("format_version") == 1,
-            "prompt": config.get("prompt", "d3") == "d3",
+            # Releases with the prompt of another maker do not name it, so a name that is missing is not ours.
+            "prompt": config.get("prompt") == "d3",
             "pooling": config.get("pooling", "last") == "last",
             "attention_mode": attention in ("causal", "noncausal_full_attention"),
         }
@@ -61,7 +67,8 @@ class D3Format:
             raise BadRelease("decision_config.json must list answer codes and one token id for each")
         if not 0 < temperature < math.inf:
             raise BadRelease(f"decision_config.json has the temperature {temperature}; it must be positive and finite")
-        return cls(tuple(codes), temperature, attention == "causal")
+        length = config.get("max_length")
+        return cls(tuple(codes), temperature, attention == "causal", None if length is None else int(length))
 
     @classmethod
     def load(cls, folder: Path) -> D3Format:
@@ -93,12 +100,12 @@ class D3Prompt:
         """How a turn with so many media begins, to be filled by their processor."""
         return self._turn.opening(images, videos)
 
-    def encode(self, request: Request, opening: Opening | None = None) -> tuple[CodeEncoded, ...]:
+    def encode(self, request: Request, opening: Opening | None = None) -> tuple[LabelEncoded, ...]:
         """One prompt per question, in order. TooLong when one does not fit; BadQuestion for one it cannot ask."""
         state = EMPTY_STATE if request.state in (None, "") else state_text(request.state)
         return tuple(self._encode(state, opening, *asked) for asked in request.questions.items())
 
-    def _encode(self, state: str, opening: Opening | None, question_id: str, question: Question) -> CodeEncoded:
+    def _encode(self, state: str, opening: Opening | None, question_id: str, question: Question) -> LabelEncoded:
         named = options(question)
         if len(named) > len(self._form.codes):
             raise BadQuestion(
@@ -108,12 +115,24 @@ class D3Prompt:
         if not all(text for _, text in named):
             raise BadQuestion(f"question {question_id!r} has an option without text", ("questions", question_id))
         lines = [f"{code}: {text}" for code, (_, text) in zip(self._form.codes, named, strict=False)]
-        asked = plain(question.instructions) or DEFAULT_INSTRUCTIONS
+        asked = state_text(question.instructions or DEFAULT_INSTRUCTIONS)
         text = "\n".join(["", "", "Question:", asked, "", "Options:", *lines, "", CLOSING])
         ids, state_end = self._turn.encode(f"State:\n{state}", text, opening)
         check_length(question_id, len(ids), self.max_length)
         option_ids = tuple(option for option, _ in named)
-        return CodeEncoded(ids, option_ids, self._turn.media_start(opening), state_end if self._form.causal else 0)
+        # Where tokens see what follows them, nothing of a prompt is the same in another.
+        return LabelEncoded(
+            ids,
+            self._labels(len(named)),
+            option_ids,
+            self._turn.media_start(opening),
+            state_end if self._form.causal else 0,
+        )
+
+    def _labels(self, count: int) -> LabelSet:
+        """The first codes: the rows of the readout are the vocabulary."""
+        rows = LabelNode((), tuple((row,) for row in range(count)))
+        return LabelSet(self._form.codes[:count], (rows,), tuple(((0, row),) for row in range(count)))
 
 
 def options(question: Question) -> list[tuple[str, str]]:
@@ -121,12 +140,12 @@ def options(question: Question) -> list[tuple[str, str]]:
     match question:
         case Noul():
             said = question.criteria or {}
-            return [(side, plain(said.get(side)) or default) for side, default in NOUL.items()]
+            return [(side, state_text(said.get(side) or default)) for side, default in NOUL.items()]
         case Choice():
-            return [(name, _described(name, about)) for name, about in question.options.items()]
+            return [(name, _named(name, about)) for name, about in question.options.items()]
         case _:
-            return list(zip(question.option_ids, map(plain, question.criteria), strict=True))
+            return list(zip(question.option_ids, map(state_text, question.criteria), strict=True))
 
 
-def _described(name: str, about: Json) -> str:
-    return name if about is None or not name else f"{name}: {plain(about)}"
+def _named(name: str, about: Json) -> str:
+    return name if about is None or not name else f"{name}: {state_text(about)}"

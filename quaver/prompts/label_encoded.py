@@ -23,18 +23,16 @@ class LabelSet:
     """The labels of one question, as the reply of one model begins.
 
     ``paths`` has, per label, the (node, group) pairs it passes. Labels of one token each have one node.
-    ``best_way_only``: of the tokens of a group only the likeliest counts.
     """
 
     labels: tuple[str, ...]
     nodes: tuple[LabelNode, ...]
     paths: tuple[tuple[tuple[int, int], ...], ...]
-    best_way_only: bool = False
 
     def ordered(self, order: Sequence[int]) -> LabelSet:
         """The same labels, the ``order[i]``-th at place ``i``."""
         labels, paths = tuple(self.labels[i] for i in order), tuple(self.paths[i] for i in order)
-        return LabelSet(labels, self.nodes, paths, self.best_way_only)
+        return LabelSet(labels, self.nodes, paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +63,3 @@ class LabelEncoded:
         """What has to be read for an answer, in the order of the nodes."""
         nodes = self.labels.nodes
         return tuple(LabelPlace((*self.ids, *node.prefix), self.state_end, node.groups) for node in nodes)
-
-
-@dataclass(frozen=True, slots=True)
-class CodeEncoded:
-    """The prompt of one question for a readout of answer codes at its last token.
-
-    ``option_ids`` are in the order of the codes, of which only the first so many count. ``state_end`` is
-    0 where no part of a prompt can be reused because its tokens see what follows them.
-    """
-
-    ids: tuple[int, ...]
-    option_ids: tuple[str, ...]
-    media_start: int
-    state_end: int

@@ -42,6 +42,12 @@ CASES: list[tuple[Question, str, str, tuple[str, ...]]] = [
         ("b", "a", "c"),
     ),
     (Score("How?", ["bad", "good"]), "How?", "AA: bad\nAB: good", ("0", "1")),
+    (
+        Choice({"ask": "é"}, {"a": {"is": [1, None]}, "b": 0}),
+        '{"ask": "é"}',
+        'AA: a: {"is": [1, null]}\nAB: b: 0',
+        ("a", "b"),
+    ),
 ]
 
 
@@ -63,6 +69,8 @@ def test_prompts_by_hand(
     chat = CHAT.replace("{state}", said).replace("{asked}", asked).replace("{options}", options)
     assert list(encoded.ids) == tokenizer("qwen3").encode([chat], "reference")[0]
     assert encoded.option_ids == option_ids
+    assert encoded.labels.labels == ("AA", "AB", "AC")[: len(option_ids)]
+    assert encoded.labels.nodes[0].groups == ((0,), (1,), (2,))[: len(option_ids)]
 
 
 def test_questions_share_the_state_only_where_no_token_sees_what_follows() -> None:
@@ -98,6 +106,7 @@ def test_what_it_cannot_read_is_refused() -> None:
     [
         ("format_version", 2, "format_version 2"),
         ("prompt", "d4", "prompt 'd4'"),
+        ("prompt", None, "prompt None"),
         ("pooling", "mean", "pooling 'mean'"),
         ("attention_mode", "full", "attention_mode 'full'"),
         ("codes", [], "must list answer codes"),
@@ -114,6 +123,6 @@ def test_the_format_comes_from_the_release(tmp_path: Path) -> None:
     with pytest.raises(BadRelease, match="not the config of a decision model"):
         D3Format.load(tmp_path)
     (tmp_path / "decision_config.json").write_text(
-        json.dumps({"format_version": 1, "codes": ["A", "B"], "token_ids": [3, 4]})
+        json.dumps({"format_version": 1, "prompt": "d3", "codes": ["A", "B"], "token_ids": [3, 4], "max_length": 9})
     )
-    assert D3Format.load(tmp_path) == D3Format(("A", "B"), 1.0, causal=True)
+    assert D3Format.load(tmp_path) == D3Format(("A", "B"), 1.0, causal=True, max_length=9)
