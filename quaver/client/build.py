@@ -70,6 +70,7 @@ def build_body(request: Request, model: str | None) -> dict[str, Any]:
         "x_confidence": request.confidence,
         "x_abstain": {"target": request.abstain.target, "of": request.abstain.of} if request.abstain else None,
         "cache_salt": request.cache_salt,
+        "mm_processor_kwargs": request.image_budget and {"max_soft_tokens": request.image_budget},
         "x_priority": request.priority,
         "x_timeout_ms": request.timeout and request.timeout * 1000,
     }
@@ -123,6 +124,7 @@ def _answers(body: Mapping[str, Any], questions: Mapping[str, Question]) -> Answ
             calibration=body.get("x_calibration"),
             abstained=_abstained(body["answers"], questions),
             labels=_labels(body, questions),
+            config=body.get("x_config", {}),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(f"the reply is not a System One reply: {error!r} is missing or wrong", 200) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from quaver.engine.causal import CausalPrompt
+from quaver.engine.causal import AskedOf, CausalPrompt
 from quaver.models.backbone import Backbone, Media
 from quaver.prompts.encoded import Encoded
 from quaver.prompts.label_encoded import LabelPlace
@@ -18,13 +18,15 @@ class CausalPrompts:
 
     def joint(self, encoded: Encoded, media: Media | None, salt: str) -> CausalPrompt[Encoded]:
         """A prompt with the questions of a request, after its media and its state."""
+        return self._prompt(encoded, encoded.media_start, media, salt)
+
+    def label(self, place: LabelPlace, media: Media | None, salt: str) -> CausalPrompt[LabelPlace]:
+        """One place at which the labels of a question are read; a prompt with media begins with their ids."""
+        return self._prompt(place, 0, media, salt)
+
+    def _prompt(self, encoded: AskedOf, start: int, media: Media | None, salt: str) -> CausalPrompt[AskedOf]:
         inputs = self.backbone.prepare(encoded.ids, media)
         if media is None:
             return CausalPrompt(encoded, inputs, salt)
-        start = encoded.media_start
         digests = tuple((start + position, digest) for position, digest in media.digests)
         return CausalPrompt(encoded, inputs, salt, digests, media_end=start + len(media.ids))
-
-    def label(self, place: LabelPlace, salt: str) -> CausalPrompt[LabelPlace]:
-        """One place at which the labels of a question are read."""
-        return CausalPrompt(place, self.backbone.prepare(place.ids), salt)

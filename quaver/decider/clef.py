@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from quaver.decider.family import EncodedView, Limits, Prepared
+from quaver.decider.media import MediaOf, check_size
 from quaver.engine.job import Prompt
-from quaver.errors import BadMedia
 from quaver.media import AS_STORED, UPRIGHT, MediaReader
 from quaver.models.backbone import Media
 from quaver.models.clef import MAX_LENGTHS, hears
@@ -17,7 +17,7 @@ from quaver.models.processor import MediaProcessor
 from quaver.models.release import ReleaseInfo
 from quaver.prompts.clef import ClefPrompt, alone
 from quaver.prompts.encoded import Encoded
-from quaver.questions import OverflowRule, ReadingMode, Request
+from quaver.questions import Json, OverflowRule, ReadingMode, Request
 
 READINGS: tuple[ReadingMode, ...] = ("joint", "independent")
 
@@ -25,19 +25,6 @@ READINGS: tuple[ReadingMode, ...] = ("joint", "independent")
 def limits(info: ReleaseInfo) -> Limits:
     """What a Clef release can read unless told otherwise."""
     return Limits(MAX_LENGTHS[info.backbone], images=True, audio=hears(info), videos=True)
-
-
-class PlacedMedia(Protocol):
-    """The media of a request: the ``ids`` that stand for them in its prompt, and by ``digests`` where each begins."""
-
-    @property
-    def ids(self) -> Sequence[int]: ...
-
-    @property
-    def digests(self) -> Sequence[tuple[int, bytes]]: ...
-
-
-MediaOf = TypeVar("MediaOf", bound=PlacedMedia)
 
 
 class ClefFamily(Generic[Prompt, MediaOf]):
@@ -58,6 +45,7 @@ class ClefFamily(Generic[Prompt, MediaOf]):
         make: Callable[[Encoded, MediaOf | None, str], Prompt],
     ) -> None:
         self.name = info.name
+        self.config: Mapping[str, Json] = {}
         self.limits = replace(limits(info), max_length=prompt.max_length)
         self._prompt = prompt
         self._read_media = media
@@ -95,21 +83,9 @@ class ClefFamily(Generic[Prompt, MediaOf]):
 
     def _media(self, request: Request) -> MediaOf | None:
         media = self._read_media(request)
-        if media is not None and len(media.ids) > self._prompt.max_length:
-            self._refuse_size(request, media)
+        if media is not None:
+            check_size(request, media, self._prompt.max_length)
         return media
-
-    def _refuse_size(self, request: Request, media: PlacedMedia) -> None:
-        """BadMedia for the item with which the media of a request grow larger than a whole prompt may be."""
-        limit = self._prompt.max_length
-        kinds = [(kind, i) for kind in ("images", "audio", "videos") for i in range(len(getattr(request, kind)))]
-        ends = [*(start for start, _ in media.digests[1:]), len(media.ids)]
-        kind, i = next(item for item, end in zip(kinds, ends, strict=True) if end > limit)
-        raise BadMedia(
-            f"{kind} item {i}: with it the media have over {limit} tokens, which is what a whole prompt may have here; "
-            "send it smaller or shorter, or send fewer",
-            (kind, i),
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Generic
 
 from quaver.decider.batch import decide_many
 from quaver.decider.family import EncodedView, Family, Limits, Prepared, PromptEngine, Scored
-from quaver.decider.media import media_placed
+from quaver.decider.media import check_budget, media_placed
 from quaver.engine.job import Finished, Prompt
 from quaver.errors import BadRequest, QuaverError
 from quaver.protocol import local_media, parse, reply
@@ -73,6 +73,11 @@ class Decider(Generic[Prompt]):
         return self._family.limits
 
     @property
+    def config(self) -> Mapping[str, Json]:
+        """What can be set about how the model reads, as it is in force unless a request says otherwise."""
+        return self._family.config
+
+    @property
     def ready(self) -> bool:
         return self._engine.ready
 
@@ -109,6 +114,7 @@ class Decider(Generic[Prompt]):
         reading, on_overflow = self._reading(request.reading), request.on_overflow or self._settings.on_overflow
         thresholds = self._thresholds(request)
         self._check_labels(request)
+        check_budget(request, self.name, self.limits)
         with media_placed(request, self.name, self.limits):
             prepared = self._family.prepare(request, reading, on_overflow)
         prepare = time.monotonic() - started
@@ -220,6 +226,7 @@ class Decider(Generic[Prompt]):
             timing=Timing(prepare, done.queued, done.prefill, done.head),
             calibration=calibration.id if calibration else None,
             abstained=_abstained(scores, largest, thresholds),
+            config=_in_force(self.config, request),
             labels={name: scored.labels for name, scored in scores.items() if scored.labels} or None,
         )
 
@@ -228,6 +235,11 @@ def _check_reading(reading: ReadingMode, name: str, readings: Sequence[ReadingMo
     if reading not in readings:
         known = " or ".join(readings)
         raise BadRequest(f'reading "{reading}" is not one that {name} has; use {known}', ("x_reading",))
+
+
+def _in_force(config: Mapping[str, Json], request: Request) -> Mapping[str, Json]:
+    """The settings that a request was answered under."""
+    return config if request.image_budget is None else {**config, "image_budget": request.image_budget}
 
 
 def _abstained(

@@ -10,7 +10,7 @@ from typing import Generic, Protocol
 from quaver.engine.job import Finished, Prompt, PromptIn, Reading
 from quaver.heads.scoring import probabilities
 from quaver.prompts.encoded import Span
-from quaver.questions import LabelFacts, OverflowRule, ReadingMode, Request
+from quaver.questions import Json, LabelFacts, OverflowRule, ReadingMode, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,22 @@ class EncodedView:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a model can read. ``max_length`` is in tokens, None when there is no limit."""
+    """What a model can read. ``max_length`` is in tokens, None when there is no limit. ``image_budgets`` are the
+    tokens that an image may be allowed at most, none where that is not to be chosen."""
 
     max_length: int | None
     images: bool = False
     audio: bool = False
     videos: bool = False
+    image_budgets: tuple[int, ...] = ()
 
 
 class Family(Protocol[Prompt]):
-    """How one model is asked. May be called from any thread."""
+    """How one model is asked. May be called from any thread. ``config`` has what can be set about how the model
+    reads, as it is in force unless a request says otherwise."""
 
     name: str
+    config: Mapping[str, Json]
     readings: tuple[ReadingMode, ...]
     limits: Limits
     reads_labels: bool

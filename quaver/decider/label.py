@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Generic
 
 from quaver.decider.family import EncodedView, Limits, Prepared, Scored
+from quaver.decider.media import MediaOf, check_size
 from quaver.engine.job import Prompt, Reading
 from quaver.errors import BadRequest
 from quaver.heads.label_bias import average_orders, cyclic_orders, subtract_prior
@@ -17,7 +18,8 @@ from quaver.models.release import ReleaseInfo
 from quaver.prompts.label import CONTENT_FREE, LabelPrompt
 from quaver.prompts.label_compatible import CompatibleLabelPrompt
 from quaver.prompts.label_encoded import LabelEncoded, LabelPlace
-from quaver.questions import LabelFacts, LabelRule, OverflowRule, ReadingMode, Request
+from quaver.prompts.opening import Opening
+from quaver.questions import Json, LabelFacts, LabelRule, OverflowRule, ReadingMode, Request
 
 READINGS: tuple[ReadingMode, ...] = ("independent",)
 #: Tokens of a prompt unless told otherwise, or what the model has positions for when that is less.
@@ -120,11 +122,12 @@ def _joined(encoded: LabelEncoded, reads: Iterator[LabelRead]) -> LabelRead:
     return join([next(reads) for _ in encoded.labels.nodes], encoded.labels.paths)
 
 
-class LabelFamily(Generic[Prompt]):
+class LabelFamily(Generic[Prompt, MediaOf]):
     """Reads requests with a chat model; see ``Family`` for the contract. ``rule`` holds unless a request has one.
 
-    ``make`` gives the engine's prompt for a place and a salt. Raises BadRequest for orders of options with
-    prompts whose order is fixed.
+    ``see`` decodes and encodes the media of a request that has some, given the text with which its prompt
+    opens; ``limits`` say which it may have. ``make`` gives the engine's prompt for a place, the request's
+    media and its salt. Raises BadRequest for orders of options with prompts whose order is fixed.
     """
 
     readings = READINGS
@@ -134,23 +137,34 @@ class LabelFamily(Generic[Prompt]):
         self,
         name: str,
         prompt: LabelPrompt | CompatibleLabelPrompt,
-        make: Callable[[LabelPlace, str], Prompt],
+        make: Callable[[LabelPlace, MediaOf | None, str], Prompt],
         rule: LabelRule,
+        *,
+        limits: Limits | None = None,
+        see: Callable[[Request, str], MediaOf] | None = None,
+        config: Mapping[str, Json] | None = None,
     ) -> None:
         self.name = name
-        self.limits = Limits(prompt.max_length)
+        self.limits = replace(limits or Limits(None), max_length=prompt.max_length)
+        self.config = config or {}
         self._prompt = prompt
         self._make = make
+        self._see = see
         self._rule = rule
         self._priors = Priors()
         self._check_orders(rule)
 
     def prepare(self, request: Request, _: ReadingMode, on_overflow: OverflowRule) -> LabelPrepared[Prompt]:
         rule, salt = request.labels.over(self._rule), request.cache_salt
-        asked = self._variants(request, rule, on_overflow)
+        media, opening = self._opening(request)
+        asked = self._variants(request, rule, on_overflow, opening)
         variants = [variant for of_question in asked for variant in of_question]
-        places = [place for variant in variants for encoded in variant.to_read for place in encoded.places()]
-        prompts = tuple(self._make(place, salt) for place in places)
+        prompts = tuple(
+            self._make(place, media if encoded is variant.encoded else None, salt)
+            for variant in variants
+            for encoded in variant.to_read
+            for place in encoded.places()
+        )
         known = sum(
             len(place.ids)
             for variant in variants
@@ -172,14 +186,24 @@ class LabelFamily(Generic[Prompt]):
         """The prompts one after another. A question's span is what follows its state; options have none."""
         ids: list[int] = []
         spans = []
-        encoded = self._encode(request, on_overflow, None)
+        encoded = self._encode(request, on_overflow, None, self._opening(request)[1])
         for one in encoded:
             spans.append((len(ids) + one.state_end, len(ids) + len(one.ids)))
             ids += one.ids
         return EncodedView(ids, spans, [[] for _ in encoded], [list(one.option_ids) for one in encoded])
 
+    def _opening(self, request: Request) -> tuple[MediaOf | None, Opening | None]:
+        """The media of a request, and how its prompts begin for them."""
+        images, videos = len(request.images), len(request.videos)
+        if self._see is None or not images + videos:
+            return None, None
+        opening = self._prompt.opening(images, videos)
+        media = self._see(request, opening.text)
+        check_size(request, media, self._prompt.max_length)
+        return media, opening.filled(media.ids)
+
     def _variants(
-        self, request: Request, rule: LabelRule, on_overflow: OverflowRule
+        self, request: Request, rule: LabelRule, on_overflow: OverflowRule, opening: Opening | None
     ) -> tuple[tuple[Variant, ...], ...]:
         """Per question, what has to be read for it. Questions with few options have fewer orders than others."""
         self._check_orders(rule)
@@ -188,10 +212,11 @@ class LabelFamily(Generic[Prompt]):
         asked: dict[str, list[Variant]] = {name: [] for name in request.questions}
         for number in range(max(map(len, orders.values()))):
             turn = {name: known[number] for name, known in orders.items() if number < len(known)}
-            encoded = self._encode(request, on_overflow, turn)
+            encoded = self._encode(request, on_overflow, turn, opening)
             blanks: Sequence[LabelEncoded | None] = [None] * len(encoded)
             if rule.prior_correction:
-                blanks = self._encode(replace(request, state=CONTENT_FREE), on_overflow, turn)
+                # Neither text nor pictures: what is then answered is the same for all of them.
+                blanks = self._encode(replace(request, state=CONTENT_FREE), on_overflow, turn, None)
             for name, one, blank in zip(asked, encoded, blanks, strict=True):
                 if name in turn:
                     prior = self._priors.get((request.cache_salt, blank)) if blank else None
@@ -199,11 +224,15 @@ class LabelFamily(Generic[Prompt]):
         return tuple(map(tuple, asked.values()))
 
     def _encode(
-        self, request: Request, on_overflow: OverflowRule, orders: Mapping[str, Sequence[int]] | None
+        self,
+        request: Request,
+        on_overflow: OverflowRule,
+        orders: Mapping[str, Sequence[int]] | None,
+        opening: Opening | None,
     ) -> tuple[LabelEncoded, ...]:
         if isinstance(self._prompt, CompatibleLabelPrompt):
-            return self._prompt.encode(request)
-        return self._prompt.encode(request, on_overflow=on_overflow, orders=orders)
+            return self._prompt.encode(request, opening)
+        return self._prompt.encode(request, opening, on_overflow, orders)
 
     def _check_orders(self, rule: LabelRule) -> None:
         if (rule.orders or 1) > 1 and isinstance(self._prompt, CompatibleLabelPrompt):

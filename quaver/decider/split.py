@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from quaver.decider.family import EncodedView, Limits, Prepared
 from quaver.errors import TooLong
 from quaver.prompts.encoded import Span
 from quaver.prompts.split import SplitEncoded, SplitPrompt, Text
-from quaver.questions import OverflowRule, ReadingMode, Request
+from quaver.questions import Json, OverflowRule, ReadingMode, Request
 
 LIMITS = Limits(max_length=None)
 READINGS: tuple[ReadingMode, ...] = ("independent",)
@@ -26,6 +27,7 @@ class SplitFamily:
 
     def __init__(self, name: str, prompt: SplitPrompt, max_length: int | None = None) -> None:
         self.name = name
+        self.config: Mapping[str, Json] = {}
         self.limits = replace(LIMITS, max_length=max_length)
         self._prompt = prompt
 

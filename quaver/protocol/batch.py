@@ -15,7 +15,7 @@ from quaver.errors import BadRequest
 from quaver.protocol.replies import BatchError, BatchReply
 from quaver.protocol.strict_json import excerpt
 from quaver.protocol.systemone import Asked, Asking, asked, reply_body
-from quaver.protocol.types import Attachments, validated
+from quaver.protocol.types import Attachments, Wanted, validated
 from quaver.questions import Answers, Json, Request
 
 MAX_STATES = 10_000
@@ -36,7 +36,7 @@ class BatchCall:
     asked: Asked
     states: Sequence[Json]
     model: str | None
-    timing: bool
+    wanted: Wanted
 
     @property
     def timeout(self) -> float | None:
@@ -52,7 +52,7 @@ class BatchCall:
         answered = [result for result in results if isinstance(result, Answers)]
         return {
             "model": model,
-            "results": [reply_body(item, self.timing) if isinstance(item, Answers) else item for item in results],
+            "results": [reply_body(item, self.wanted) if isinstance(item, Answers) else item for item in results],
             "total_usage": {
                 "input_tokens": sum(answers.input_tokens for answers in answered),
                 "output_tokens": 0,
@@ -77,5 +77,5 @@ def parse_batch(body: Json, attachments: Attachments | None = None) -> BatchCall
             ("states",),
         )
     return BatchCall(
-        asked(checked, body["questions"], attachments or {}), checked.states, checked.model, bool(checked.x_timing)
+        asked(checked, body["questions"], attachments or {}), checked.states, checked.model, checked.wanted
     )

@@ -14,7 +14,7 @@ from quaver.protocol.media_slots import Media, MediaLists
 from quaver.protocol.replies import Abstains, DecisionChoiceAnswer, DecisionScoreAnswer, DecisionsReply, PredicateAnswer
 from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.protocol.systemone import abstains, own_reply_fields
-from quaver.protocol.types import Dialect, OwnFields, Strict, build_question, one_of, validated
+from quaver.protocol.types import Dialect, OwnFields, Strict, Wanted, build_question, one_of, validated
 from quaver.questions import (
     MAX_LEVELS,
     MAX_OPTIONS,
@@ -108,7 +108,7 @@ class DecisionsCall:
 
     request: Request
     model: str | None
-    timing: bool
+    wanted: Wanted
     asked: tuple[Asked, ...]
     own_fields: bool
     dialect: ClassVar[Dialect] = "decisions"
@@ -128,7 +128,7 @@ class DecisionsCall:
                 "total_tokens": answers.input_tokens,
             },
         }
-        return {**body, **own_reply_fields(answers, self.timing)} if self.own_fields else body
+        return {**body, **own_reply_fields(answers, self.wanted)} if self.own_fields else body
 
 
 def parse(body: Mapping[str, Any], *, local: bool = False) -> DecisionsCall:
@@ -152,7 +152,7 @@ def parse(body: Mapping[str, Any], *, local: bool = False) -> DecisionsCall:
         **checked.settings,
     )
     own_fields = any(name.startswith("x_") for name in body)
-    return DecisionsCall(request, checked.model, bool(checked.x_timing), tuple(asked), own_fields)
+    return DecisionsCall(request, checked.model, checked.wanted, tuple(asked), own_fields)
 
 
 def _ids(bodies: Sequence[_Asking]) -> list[str]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import calendar
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from quaver.errors import UnknownModel
+from quaver.questions import Json
 
 #: What drop-in clients ask for unless told otherwise.
 ALIASES = ("jev-latest", "jev-preview", "gpt-6-luna")
@@ -38,12 +40,16 @@ def aliases(served: str) -> tuple[str, ...]:
     return (name, *ALIASES) if pin else ALIASES
 
 
-def models_list(served: str) -> dict[str, Any]:
-    """The served model and its aliases, as TypeSafe's ``models`` and OpenAI's ``data`` at once."""
+def models_list(served: str, config: Mapping[str, Json]) -> dict[str, Any]:
+    """The served model and its aliases, as TypeSafe's ``models`` and OpenAI's ``data`` at once.
+
+    ``x_config``, ours, has what can be set about how the model reads, as it is in force.
+    """
     created = calendar.timegm(time.strptime(RELEASED, "%Y-%m-%d"))
     described = {served: "The served model.", **dict.fromkeys(aliases(served), f"Answers as {served}.")}
     return {
         "models": [{"name": name, "description": text, "release_date": RELEASED} for name, text in described.items()],
         "object": "list",
         "data": [{"id": name, "object": "model", "created": created, "owned_by": "quaver"} for name in described],
+        "x_config": dict(config),
     }

@@ -79,6 +79,7 @@ class OwnReplyFields(LabelReplyFields):
     x_calibration: NotRequired[str]
     x_truncated: NotRequired[Truncated]
     x_timing: NotRequired[Timed]
+    x_config: NotRequired[dict[str, Json]]
 
 
 class SystemOneReply(OwnReplyFields):
@@ -189,3 +190,4 @@ class DecisionsReply(LabelReplyFields):
     x_calibration: NotRequired[str]
     x_truncated: NotRequired[Truncated]
     x_timing: NotRequired[Timed]
+    x_config: NotRequired[dict[str, Json]]

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, SkipValidation
 from quaver.protocol.media_slots import Asset, Media, MediaLists, claim_assets, lift_parts, refuse_parts
 from quaver.protocol.question_bodies import QUESTIONS, QuestionBody, QuestionFields, questions_of
 from quaver.protocol.replies import Abstains, ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
-from quaver.protocol.types import Attachments, Dialect, OwnFields, Strict, one_of, validated
+from quaver.protocol.types import Attachments, Dialect, OwnFields, Strict, Wanted, one_of, validated
 from quaver.questions import (
     Answer,
     Answers,
@@ -74,12 +74,12 @@ class SystemOneCall:
 
     request: Request
     model: str | None
-    timing: bool
+    wanted: Wanted
     dialect: ClassVar[Dialect] = "systemone"
 
     def reply(self, answers: Answers) -> SystemOneReply:
         """The reply body, full precision."""
-        return reply_body(answers, self.timing)
+        return reply_body(answers, self.wanted)
 
 
 def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, local: bool = False) -> SystemOneCall:
@@ -90,7 +90,7 @@ def parse(body: Mapping[str, Any], attachments: Attachments | None = None, *, lo
     """
     checked = validated(SystemOneBody, dict(body))
     request = asked(checked, body["questions"], attachments or {}, local).about(checked.state)
-    return SystemOneCall(request, checked.model, bool(checked.x_timing))
+    return SystemOneCall(request, checked.model, checked.wanted)
 
 
 def asked(checked: Asking, questions: Mapping[str, Any], attachments: Attachments, local: bool = False) -> Asked:
@@ -103,8 +103,8 @@ def asked(checked: Asking, questions: Mapping[str, Any], attachments: Attachment
     return Asked(checked, bodies, questions_of(bodies), checked.media(local=local), attachments)
 
 
-def reply_body(answers: Answers, timing: bool) -> SystemOneReply:
-    """Answers as the dialect words them; their times only when asked for."""
+def reply_body(answers: Answers, wanted: Wanted) -> SystemOneReply:
+    """Answers as the dialect words them."""
     return {
         "model": answers.model,
         "answers": {name: _reply_answer(item, abstains(answers, name)) for name, item in answers.items()},
@@ -113,12 +113,12 @@ def reply_body(answers: Answers, timing: bool) -> SystemOneReply:
             "output_tokens": 0,
             "input_tokens_details": {"cached_tokens": answers.cached_tokens},
         },
-        **own_reply_fields(answers, timing),
+        **own_reply_fields(answers, wanted),
     }
 
 
-def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
-    """Our own part of a reply: what was cut is always said, times only when asked for."""
+def own_reply_fields(answers: Answers, wanted: Wanted) -> OwnReplyFields:
+    """Our own part of a reply: what was cut is always said, times and settings only when asked for."""
     fields: OwnReplyFields = {"x_reading": answers.reading}
     if answers.labels is not None:
         _tell_labels(fields, answers.labels)
@@ -126,7 +126,9 @@ def own_reply_fields(answers: Answers, timing: bool) -> OwnReplyFields:
         fields["x_calibration"] = answers.calibration
     if answers.truncated_tokens:
         fields["x_truncated"] = {"state_tokens": answers.truncated_tokens}
-    if timing:
+    if wanted.config:
+        fields["x_config"] = dict(answers.config)
+    if wanted.timing:
         times = answers.timing
         fields["x_timing"] = {
             "prepare": times.prepare,

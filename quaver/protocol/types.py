@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -47,16 +48,37 @@ class AbstainBody(Strict):
     of: Of = "asked"
 
 
+class ProcessorSettings(Strict):
+    """What a request may say about how its images are prepared."""
+
+    max_soft_tokens: int = Field(description="Tokens that an image may take at most: 70, 140, 280, 560 or 1120.")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a reply says only when it is asked for."""
+
+    timing: bool = False
+    config: bool = False
+
+
 class OwnFields(BaseModel):
-    """Quaver's own request fields, and ``cache_salt`` as vLLM has it. Other servers may refuse them."""
+    """Quaver's own request fields, ``cache_salt`` and ``mm_processor_kwargs`` as vLLM has them. Other servers may
+    refuse them."""
 
     cache_salt: str | None = Field(
         None, max_length=128, description="What was read for one salt is never reused for another."
+    )
+    mm_processor_kwargs: ProcessorSettings | None = Field(
+        None, description="How images are prepared, for models with image budgets."
     )
     x_reading: ReadingMode | None = Field(None, description="How to read the questions: together or one by one.")
     x_on_overflow: OverflowRule | None = Field(None, description="What to do with a state that is too long.")
     x_confidence: ConfidenceRule | None = Field(None, description="Which definition of confidence to answer with.")
     x_timing: bool | None = Field(None, description="True asks for x_timing, in seconds, in the reply.")
+    x_config: bool | None = Field(
+        None, description="True asks for x_config, the settings in force of how the model reads, in the reply."
+    )
     x_abstain: AbstainBody | None = Field(
         None, description="Asks each answer to say, as x_abstain, whether to leave it aside; needs a calibration."
     )
@@ -83,10 +105,15 @@ class OwnFields(BaseModel):
             "confidence": self.x_confidence,
             "abstain": Abstention(self.x_abstain.target, self.x_abstain.of) if self.x_abstain else None,
             "labels": LabelRule(self.x_min_label_mass, self.x_prior_correction, self.x_option_orders),
+            "image_budget": self.mm_processor_kwargs.max_soft_tokens if self.mm_processor_kwargs else None,
             "cache_salt": self.cache_salt or "",
             "priority": self.x_priority or 0,
             "timeout": self.timeout,
         }
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(bool(self.x_timing), bool(self.x_config))
 
     @property
     def timeout(self) -> float | None:

@@ -38,6 +38,7 @@ class Request:
 
     ``reading``, ``on_overflow``, ``confidence`` and ``labels`` override what the decider was loaded with; None
     leaves it.
+    So does ``image_budget``, the most tokens that an image may take, for models that have budgets.
     What was read for one ``cache_salt`` is never reused for another. Requests of lower ``priority`` are read
     first. ``timeout`` is in seconds: without an answer by then the request is dropped as ``Expired``.
     ``media_places`` leads from ``("images", 0)`` and the like to where in a body the medium stood.
@@ -53,6 +54,7 @@ class Request:
     confidence: ConfidenceRule | None = None
     abstain: Abstention | None = None
     labels: LabelRule = NO_RULE
+    image_budget: int | None = None
     cache_salt: str = ""
     priority: int = 0
     timeout: float | None = None
@@ -80,7 +82,8 @@ class Answers(Mapping[str, Answer]):
     ``truncated_tokens`` counts the tokens cut from the end of the state, 0 when all of it was read.
     ``calibration`` is the id of the calibration that was applied, None when there is none. ``abstained``
     tells of every question whether to leave its answer aside, None when that was not asked for. ``labels``
-    says how each answer was read off labels, None when none was.
+    says how each answer was read off labels, None when none was. ``config`` has what can be set about how
+    the model reads, as it was in force, by name; empty where there is nothing to set.
     """
 
     answers: Mapping[str, Answer]
@@ -93,6 +96,7 @@ class Answers(Mapping[str, Answer]):
     calibration: str | None = None
     abstained: Mapping[str, bool] | None = None
     labels: Mapping[str, LabelFacts] | None = None
+    config: Mapping[str, Json] = field(default_factory=dict)
 
     def __getitem__(self, question_id: str) -> Answer:
         return self.answers[question_id]

@@ -99,8 +99,9 @@ async def decide_batch(request: Request) -> Response:
 
 
 async def models(request: Request) -> Response:
-    """The served model and the names it answers to."""
-    return Json(models_list(service_of(request).decider.name))
+    """The served model, the names it answers to and how it reads."""
+    decider = service_of(request).decider
+    return Json(models_list(decider.name, decider.config))
 
 
 async def health() -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from typing import Protocol
 from fastapi import Request as HttpRequest
 
 from quaver.errors import Overloaded
-from quaver.questions import Answers, Request
+from quaver.questions import Answers, Json, Request
 from quaver.server.config import ServerConfig
 from quaver.server.metrics import Metrics
 
@@ -24,6 +24,9 @@ class Answerer(Protocol):
 
     @property
     def ready(self) -> bool: ...
+
+    @property
+    def config(self) -> Mapping[str, Json]: ...
 
     def submit(self, request: Request) -> Future[Answers]: ...
 

@@ -37,6 +37,7 @@ class FakeDecider:
     ) -> None:
         self.name = name
         self.ready = True
+        self.config: dict[str, Json] = {}
         self.requests: list[Request] = []
         self.dropped = 0
         self.error = error
@@ -94,7 +95,9 @@ class FakeDecider:
         answers = {name: answer(q, _probabilities(request, q), rule) for name, q in request.questions.items()}
         tokens = 8 + len(str(request.state)) // 4
         reading = request.reading or "independent"
-        future.set_result(Answers(answers, self.name, reading, tokens, truncated_tokens=self._truncated))
+        future.set_result(
+            Answers(answers, self.name, reading, tokens, truncated_tokens=self._truncated, config=self.config)
+        )
 
 
 def _probabilities(request: Request, question: Question) -> list[float]:

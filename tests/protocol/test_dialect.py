@@ -85,7 +85,7 @@ def test_unknown_models_are_told_the_known_ones(name: str) -> None:
 
 
 def test_models_list_is_a_union() -> None:
-    listed = models_list("mine-1")
+    listed = models_list("mine-1", {"image_budget": 280})
     names = ["mine-1", *ALIASES]
     assert [model["name"] for model in listed["models"]] == names
     assert [model["id"] for model in listed["data"]] == names
