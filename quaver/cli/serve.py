@@ -11,7 +11,6 @@ import typer
 from quaver.cli import options
 from quaver.cli.sizes import size
 from quaver.cli.talk import console
-from quaver.errors import BadRequest
 
 #: Tokens of one request to a model without a limit of its own, so that one caller cannot keep it from the others.
 SERVED_LENGTH = 262_144
@@ -114,14 +113,8 @@ def serve(
 
 
 def _keys(given: Sequence[str], file: Path | None) -> tuple[str, ...]:
-    """Keys between commas and on lines of ``file``. BadRequest when it cannot be read or has none."""
-    listed: list[str] = []
-    if file is not None:
-        try:
-            listed = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        except (OSError, ValueError) as error:
-            raise BadRequest(f"{file}: cannot be read as a list of API keys: {error}") from error
-        # An empty file would open the server that it was meant to lock.
-        if not listed:
-            raise BadRequest(f"{file} has no API key in it; write one a line")
-    return tuple([key.strip() for text in given for key in text.split(",") if key.strip()] + listed)
+    """Keys between commas, and those of ``file``."""
+    from quaver.server.auth import keys_in
+
+    listed = [key.strip() for text in given for key in text.split(",") if key.strip()]
+    return (*listed, *(keys_in(file) if file else ()))

@@ -69,7 +69,7 @@ def read_labels(
     logs = iter((picked.double() - totals[rows]).tolist())
     tops = (values.amax(dim=-1).double() - totals).tolist()
     return [
-        _read([[next(logs) for _ in group] for group in groups], top, best_way_only)
+        pooled([[next(logs) for _ in group] for group in groups], top, best_way_only)
         for groups, top in zip(labels, tops, strict=True)
     ]
 
@@ -93,7 +93,8 @@ def normalised(logs: Sequence[float]) -> tuple[float, ...]:
     return tuple(weight / total for weight in weights)
 
 
-def _read(logs: list[list[float]], top: float, best_way_only: bool) -> LabelRead:
+def pooled(logs: Sequence[Sequence[float]], top: float, best_way_only: bool = False) -> LabelRead:
+    """The read of labels by the log-probabilities of their tokens; the likeliest token of all has ``top``."""
     mass = math.fsum(math.exp(value) for group in logs for value in group)
     pool = max if best_way_only else _log_sum
     return LabelRead(tuple(pool(group) for group in logs), mass, max(map(max, logs)) >= top)

@@ -32,6 +32,11 @@ def hears(info: ReleaseInfo) -> bool:
     return info.backbone == "qwen3_omni_moe"
 
 
+def processor_of(info: ReleaseInfo) -> MediaProcessor | OmniProcessor:
+    """What encodes the media of a Clef release."""
+    return OmniProcessor(info.path) if hears(info) else MediaProcessor(info.path)
+
+
 def load_clef(info: ReleaseInfo, device: str = "auto", dtype: str = "auto") -> ClefRelease:
     """Loads the backbone of a release that ``inspect`` has recognised.
 
@@ -41,6 +46,5 @@ def load_clef(info: ReleaseInfo, device: str = "auto", dtype: str = "auto") -> C
         raise BadRelease(f"{info.path} is a {info.kind} release, not a Clef release")
     where = resolve_device(device)
     load = load_qwen3_omni if hears(info) else load_qwen3_5
-    processor = OmniProcessor(info.path) if hears(info) else MediaProcessor(info.path)
     backbone = load(info.path, where, resolve_dtype(dtype, where))
-    return ClefRelease(info, backbone, processor, MAX_LENGTHS[info.backbone])
+    return ClefRelease(info, backbone, processor_of(info), MAX_LENGTHS[info.backbone])

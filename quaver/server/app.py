@@ -9,6 +9,7 @@ from importlib.metadata import version
 
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -23,12 +24,17 @@ from quaver.server.service import Answerer, Service
 from quaver.server.waiting import ClientLeft, on_client_left
 
 
-def create_app(decider: Answerer, config: ServerConfig | None = None) -> FastAPI:
-    """An app that answers with ``decider`` and closes it when it shuts down, after what was accepted is answered."""
+def create_app(
+    decider: Answerer, config: ServerConfig | None = None, registry: CollectorRegistry | None = None
+) -> FastAPI:
+    """An app that answers with ``decider`` and closes it when it shuts down, after what was accepted is answered.
+
+    Its metrics are in ``registry`` where one is given, which then may hold those of one app only.
+    """
     config = config or ServerConfig()
     pool = ThreadPoolExecutor(config.prepare_threads, thread_name_prefix="quaver-prepare")
     media_pool = ThreadPoolExecutor(config.media_threads, thread_name_prefix="quaver-media")
-    service = Service(decider, config, Metrics(decider.stats), pool, media_pool)
+    service = Service(decider, config, Metrics(decider.stats, registry), pool, media_pool)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:

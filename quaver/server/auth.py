@@ -5,11 +5,25 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from hmac import compare_digest
+from pathlib import Path
 
 from fastapi import HTTPException, Request
 
+from quaver.errors import BadRequest
 from quaver.questions import Request as Asked
 from quaver.server.service import service_of
+
+
+def keys_in(file: Path) -> tuple[str, ...]:
+    """The API keys in a file, one a line. BadRequest when it cannot be read or has none."""
+    try:
+        keys = tuple(line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip())
+    except (OSError, ValueError) as error:
+        raise BadRequest(f"{file}: cannot be read as a list of API keys: {error}") from error
+    # An empty file would open the server that it was meant to lock.
+    if not keys:
+        raise BadRequest(f"{file} has no API key in it; write one a line")
+    return keys
 
 
 async def require_key(request: Request) -> None:

@@ -1,4 +1,4 @@
-"""Prometheus metrics in a registry of their own, so that two apps in one process do not meet."""
+"""Prometheus metrics, in a registry of their own unless told otherwise: two apps in one process do not meet."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ VLLM = {"vllm:num_requests_waiting": "jobs_waiting", "vllm:num_requests_running"
 class Metrics:
     """What a server counts. ``stats`` of the decider appear as ``quaver_decider_...`` when they are read."""
 
-    def __init__(self, stats: Callable[[], Mapping[str, float]]) -> None:
-        self._registry = registry = CollectorRegistry()
+    def __init__(self, stats: Callable[[], Mapping[str, float]], registry: CollectorRegistry | None = None) -> None:
+        self._registry = registry = registry or CollectorRegistry()
         self.requests = Counter(
             "quaver_requests", "Decision requests by dialect and status.", ["dialect", "status"], registry=registry
         )
