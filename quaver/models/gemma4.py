@@ -96,7 +96,7 @@ class Gemma4Backbone(ChatBackbone):
         # The row of the padding stands under every image token, also among the per-layer embeddings.
         ids = torch.where(ids == self._tokens["image"], self._pad, ids) if self._sees else ids
         embeddings = self._embed(ids)
-        if media := media_rows(rows, self._encode):
+        if media := media_rows(rows, self.encode):
             places, levels = media
             embeddings[places.to(self.device)] = levels[0]
         inputs = {"inputs_embeds": embeddings[None]}
@@ -105,7 +105,8 @@ class Gemma4Backbone(ChatBackbone):
         return inputs
 
     @torch.inference_mode()
-    def _encode(self, inputs: Inputs) -> Tensor:
+    def encode(self, inputs: Inputs) -> Tensor:
+        """Soft tokens [1, M, hidden] of the images of a prompt, in the model's precision."""
         assert inputs.media is not None
         return image_features(self._model.model, inputs.media.tensors).to(self.dtype)[None]
 

@@ -26,10 +26,11 @@ TENSORS = (
     "feature_attention_mask",
     "spatial_shapes",
     "pixel_attention_mask",
+    "image_position_ids",
 )
 #: What stands around one item, in the families that have it.
-OPENING = ("<|vision_start|>", "<|audio_start|>", "<|image_start|>")
-CLOSING = ("<|vision_end|>", "<|audio_end|>", "<|image_end|>")
+OPENING = ("<|vision_start|>", "<|audio_start|>", "<|image_start|>", "<|image>")
+CLOSING = ("<|vision_end|>", "<|audio_end|>", "<|image_end|>", "<image|>")
 
 
 class Picture(Protocol):

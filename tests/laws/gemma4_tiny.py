@@ -69,11 +69,13 @@ UNIFIED_VISION = {
     "mm_posemb_size": 32,
     "output_proj_dims": 24,
 }
+AUDIO_TOWER = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "output_proj_dims": 16}
+UNIFIED_AUDIO = {"audio_embed_dim": 16}
 #: After the release that is shaped so: what its text model has besides ``TEXT``.
 SHAPES: dict[str, dict[str, Any]] = {"31B": TOWER, "26B": TOWER | EXPERTS, "E2B": SMALL, "12B": {}}
 
 
-def tiny_gemma4(shape: str, **changes: Any) -> Any:
+def tiny_gemma4(shape: str, audio: bool = False, **changes: Any) -> Any:
     """A model shaped like a release; sharper than an untrained one, so that what it says depends on what it reads."""
     torch.manual_seed(20261130)
     tokens = {
@@ -84,12 +86,13 @@ def tiny_gemma4(shape: str, **changes: Any) -> Any:
         "audio_token_id": AUDIO,
     }
     text = TEXT | SHAPES[shape] | changes
+    parts = {"text_config": text, "audio_config": (UNIFIED_AUDIO if shape == "12B" else AUDIO_TOWER) if audio else None}
     model: Any
     if shape == "12B":
-        unified = Gemma4UnifiedConfig(text_config=text, vision_config=UNIFIED_VISION, **tokens)
+        unified = Gemma4UnifiedConfig(vision_config=UNIFIED_VISION, **parts, **tokens)
         model = Gemma4UnifiedForConditionalGeneration(unified)
     else:
-        model = Gemma4ForConditionalGeneration(Gemma4Config(text_config=text, vision_config=VISION, **tokens))
+        model = Gemma4ForConditionalGeneration(Gemma4Config(vision_config=VISION, **parts, **tokens))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "position" in name or "pos_embedding" in name:
