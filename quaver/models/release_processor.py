@@ -26,11 +26,10 @@ TENSORS = (
     "feature_attention_mask",
     "spatial_shapes",
     "pixel_attention_mask",
-    "image_position_ids",
 )
 #: What stands around one item, in the families that have it.
-OPENING = ("<|vision_start|>", "<|audio_start|>", "<|image_start|>", "<|image>")
-CLOSING = ("<|vision_end|>", "<|audio_end|>", "<|image_end|>", "<image|>")
+OPENING = ("<|vision_start|>", "<|audio_start|>", "<|image_start|>")
+CLOSING = ("<|vision_end|>", "<|audio_end|>", "<|image_end|>")
 
 
 class Picture(Protocol):
@@ -63,7 +62,7 @@ class ReleaseProcessor:
             factory: Any = AutoProcessor
             processor = factory.from_pretrained(self._path, local_files_only=True)
             # transformers will change what an unset cap means; releases were made without one.
-            videos = getattr(processor, "video_processor", None)
+            videos: Any = getattr(processor, "video_processor", None)
             if getattr(videos, "cap_pixels_per_frame", False) is None:
                 videos.cap_pixels_per_frame = False
         except Exception as error:  # a missing file, a missing torchvision and a broken one all differ
