@@ -177,17 +177,23 @@ def load(file: Path) -> tuple[dict[str, Any] | None, dict[tuple[str, int], list[
     return (json.loads(lines[0]) if lines else None), found
 
 
+def used(task: Task, count: int) -> list[int]:
+    """Which of the orders that were read are those of ``count`` orders."""
+    options = len(task.question.option_ids)
+    every = cyclic_orders(options, ORDERS)
+    return [every.index(order) for order in cyclic_orders(options, count)]
+
+
 def corrected(task: Task, reads: Sequence[LabelRead], prior: Sequence[LabelRead] | None, count: int) -> OrderAverage:
     """The answer in the task's order of options, of reads in all orders; ``prior`` None leaves bias in."""
     ids = task.question.option_ids
     written = [ids.index(option.id) for option in options(task.question)]
     every = cyclic_orders(len(ids), ORDERS)
     rows, orders = [], []
-    for order in cyclic_orders(len(ids), count):
-        number = every.index(order)
+    for number in used(task, count):
         logs = reads[number].log_probabilities
         rows.append(subtract_prior(logs, prior[number].log_probabilities) if prior else normalised(logs))
-        orders.append([written[place] for place in order])
+        orders.append([written[place] for place in every[number]])
     return average_orders(rows, orders)
 
 
@@ -203,7 +209,7 @@ def rows_of(task: Task, reads: Reads) -> Iterator[list[str]]:
         found = columns_of(task, numbers, answers)
         plain = plain or found
         change = replace(found, right=found.right - plain.right)
-        masses = [fmean(read.label_mass for read in reads.of_items[number]) for number in numbers]
+        masses = [reads.of_items[number][order].label_mass for number in numbers for order in used(task, count)]
         yield [
             name,
             interval(metrics.accuracy, found),

@@ -64,6 +64,10 @@ def ask(
     special_tokens: options.SpecialTokensOption = options.SpecialTokens.escape,
     max_length: options.MaxLengthOption = None,
     calibration: options.CalibrationOption = None,
+    min_label_mass: options.MinLabelMassOption = None,
+    prior_correction: options.PriorCorrectionOption = False,
+    option_orders: options.OptionOrdersOption = 1,
+    prompt_style: options.PromptStyleOption = options.PromptStyle.quaver,
 ) -> None:
     """Ask typed questions about a state and print a probability for every allowed answer.
 
@@ -88,6 +92,10 @@ def ask(
         special_tokens=special_tokens,
         max_length=max_length,
         calibration=calibration,
+        min_label_mass=min_label_mass,
+        prior_correction=prior_correction,
+        option_orders=option_orders,
+        prompt_style=prompt_style,
     ) as decider:
         if batch is not None and out is not None:
             with ThreadPoolExecutor(AHEAD) as pool:

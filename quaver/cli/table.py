@@ -64,6 +64,8 @@ def _headline(name: str, answer: Mapping[str, Any]) -> list[Text]:
         lines.append(Text(f"score {answer['score']:.2f} of {len(answer['legend']) - 1}", "bold"))
     if "confidence" in answer:
         lines.append(Text(f"confidence {answer['confidence']:.2f}", "dim"))
+    if answer.get("x_abstain"):
+        lines.append(Text("to be left aside", "yellow"))
     return lines
 
 

@@ -156,7 +156,10 @@ def load_chat_template(folder: Path) -> ChatTemplate:
     if isinstance(found, list):  # several, by name
         found = {entry["name"]: entry["template"] for entry in found}.get("default")
     if not isinstance(found, str):
-        raise BadRelease(f"{folder} has no chat template; a label read needs a model that was trained to answer")
+        raise BadRelease(
+            f"{folder} has no chat template; a label read needs a model that was trained to answer, or a "
+            "chat_template.jinja in the folder that says how to ask a base model (docs/label-reads.md has a plain one)"
+        )
     tokens = {name: value for name, value in config.items() if name.endswith("_token")}
     named = {name: value.get("content") if isinstance(value, dict) else value for name, value in tokens.items()}
     return ChatTemplate(found, {name: value for name, value in named.items() if isinstance(value, str)})
