@@ -30,24 +30,21 @@ def wanted() -> bool:
     return value == "1"
 
 
-def active() -> bool:
-    """Whether the kernels of this process use our form."""
-    from vllm.v1.attention.ops import triton_attention_helpers as helpers
-
-    return helpers.apply_softcap.__module__.startswith("quaver.")
-
-
 def install() -> None:
-    """Replaces the helper in every kernel file, loaded or not; again changes nothing.
+    """Replaces vLLM's helper in every kernel file, loaded or not; again changes nothing.
 
-    Call before a kernel is compiled. Raises ImportError where there is no triton.
+    Call before a kernel is compiled. Raises RuntimeError where vLLM does not use Triton.
     """
+    from vllm import triton_utils
+
+    if not triton_utils.HAS_TRITON:
+        raise RuntimeError(f"{OPTION}=1 is about vLLM's Triton kernels, and it uses none here; leave it out")
     from vllm.v1.attention.ops import triton_attention_helpers as helpers
 
     from quaver.heads.softcap_triton import apply_softcap
 
     theirs = helpers.apply_softcap
     for name, module in list(sys.modules.items()):
-        if name.startswith("vllm.v1.attention.") and getattr(module, "apply_softcap", None) is theirs:
-            module.apply_softcap = apply_softcap
-    logger.info("%s: attention softcaps are computed by %s", OPTION, apply_softcap.__module__)
+        if name.startswith("vllm.") and vars(module).get("apply_softcap") is theirs:
+            module.apply_softcap = apply_softcap  # type: ignore[attr-defined]
+    logger.info("%s=1: Quaver's softcap is in vLLM's Triton attention kernels", OPTION)
