@@ -57,13 +57,15 @@ class EncodedView:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a model can read. ``max_length`` is in tokens, None when there is no limit. ``image_budgets`` are the
-    tokens that an image may be allowed at most, none where that is not to be chosen."""
+    tokens that an image may be allowed at most, none where that is not to be chosen. ``blind`` is why images of
+    a model that could see are not read."""
 
     max_length: int | None
     images: bool = False
     audio: bool = False
     videos: bool = False
     image_budgets: tuple[int, ...] = ()
+    blind: str = ""
 
 
 class Family(Protocol[Prompt]):

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import Generic, Protocol
 
 from quaver.decider.family import EncodedView, Limits, Prepared, Scored
 from quaver.decider.media import MediaOf, check_size
@@ -14,9 +14,9 @@ from quaver.engine.job import Prompt, Reading
 from quaver.errors import BadRequest
 from quaver.heads.label_bias import average_orders, cyclic_orders, subtract_prior
 from quaver.heads.labels import LabelRead, join
+from quaver.models.chat_release import blindness, has_eyes
 from quaver.models.release import ReleaseInfo
 from quaver.prompts.label import CONTENT_FREE, LabelPrompt
-from quaver.prompts.label_compatible import CompatibleLabelPrompt
 from quaver.prompts.label_encoded import LabelEncoded, LabelPlace
 from quaver.prompts.opening import Opening
 from quaver.questions import Json, LabelFacts, LabelRule, OverflowRule, ReadingMode, Request
@@ -34,9 +34,12 @@ def default_length(info: ReleaseInfo) -> int:
     return min(MAX_LENGTH, int(text.get("max_position_embeddings", MAX_LENGTH)))
 
 
-def limits(info: ReleaseInfo) -> Limits:
-    """What a chat model can read unless told otherwise."""
-    return Limits(default_length(info))
+def limits(info: ReleaseInfo, has_place: bool = True) -> Limits:
+    """What a chat model can read unless told otherwise; ``has_place``: its chat template puts images somewhere."""
+    why = blindness(info)
+    if has_eyes(info) and not why and not has_place:
+        why = "because its chat template has no place for them"
+    return Limits(default_length(info), images=has_eyes(info) and not why, blind=why)
 
 
 class Priors:
@@ -122,6 +125,16 @@ def _joined(encoded: LabelEncoded, reads: Iterator[LabelRead]) -> LabelRead:
     return join([next(reads) for _ in encoded.labels.nodes], encoded.labels.paths)
 
 
+class FixedPrompt(Protocol):
+    """Prompts of a form that others have set: options in the order of the request, and nothing is cut."""
+
+    max_length: int
+
+    def opening(self, images: int, videos: int) -> Opening: ...
+
+    def encode(self, request: Request, opening: Opening | None = None) -> tuple[LabelEncoded, ...]: ...
+
+
 class LabelFamily(Generic[Prompt, MediaOf]):
     """Reads requests with a chat model; see ``Family`` for the contract. ``rule`` holds unless a request has one.
 
@@ -136,7 +149,7 @@ class LabelFamily(Generic[Prompt, MediaOf]):
     def __init__(
         self,
         name: str,
-        prompt: LabelPrompt | CompatibleLabelPrompt,
+        prompt: LabelPrompt | FixedPrompt,
         make: Callable[[LabelPlace, MediaOf | None, str], Prompt],
         rule: LabelRule,
         *,
@@ -230,14 +243,14 @@ class LabelFamily(Generic[Prompt, MediaOf]):
         orders: Mapping[str, Sequence[int]] | None,
         opening: Opening | None,
     ) -> tuple[LabelEncoded, ...]:
-        if isinstance(self._prompt, CompatibleLabelPrompt):
-            return self._prompt.encode(request, opening)
-        return self._prompt.encode(request, opening, on_overflow, orders)
+        if isinstance(self._prompt, LabelPrompt):
+            return self._prompt.encode(request, opening, on_overflow, orders)
+        return self._prompt.encode(request, opening)
 
     def _check_orders(self, rule: LabelRule) -> None:
-        if (rule.orders or 1) > 1 and isinstance(self._prompt, CompatibleLabelPrompt):
+        if (rule.orders or 1) > 1 and not isinstance(self._prompt, LabelPrompt):
             raise BadRequest(
-                "prompts in vLLM's style have their options in the order of the request; ask in one order, or serve "
-                "the model with prompts of quaver's style",
+                "prompts in vLLM's style, and those of decision checkpoints, have their options in the order of the "
+                "request; ask in one order, or serve a chat model with prompts of quaver's style",
                 ("x_option_orders",),
             )

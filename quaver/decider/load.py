@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from tokenizers import Tokenizer
 
-from quaver.decider import clef, label, split
+from quaver.decider import clef, label, published, split
 from quaver.decider.causal import CausalPrompts
+from quaver.decider.chat_media import ChatMedia
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
 from quaver.engine import Engine, Policy, Reader
@@ -21,13 +22,12 @@ from quaver.engine.whole import WholeReader
 from quaver.errors import BadRequest
 from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.media import MediaReader
-from quaver.models.backbone import Backbone
-from quaver.models.chat import load_chat
+from quaver.models.chat_release import load_chat_release
 from quaver.models.clef import load_clef
 from quaver.models.encoder import load_encoder
-from quaver.models.placement import resolve_device, resolve_dtype, spare_memory
+from quaver.models.placement import resolve_device, resolve_dtype, state_budget
 from quaver.models.placement import step_tokens as default_step
-from quaver.models.release import ReleaseInfo, find, inspect
+from quaver.models.release import LABELLED, ReleaseInfo, find, inspect
 from quaver.prompts.chat_template import load_chat_template
 from quaver.prompts.clef import ClefPrompt
 from quaver.prompts.label import LabelPrompt
@@ -81,16 +81,18 @@ def load(
     is asked, for which requests are computed one by one. ``media`` reads images, audio and videos; None
     decodes them in this process and takes only what a request carries, besides files given as paths.
 
-    The last four are for chat models, which are read by their labels, see ``LabelRule`` and
-    docs/label-reads.md; ``prompt_style`` ``vllm`` writes prompts as that server does.
+    The last four are for models that are read by their labels, see ``LabelRule`` and docs/label-reads.md;
+    ``prompt_style``, for chat models alone, ``vllm`` writes prompts as that server does.
 
     Raises ``BadRelease`` with the reason when the model or the calibration cannot be served, and
     ``BadRequest`` for a setting that the model does not have.
     """
     info = inspect(find_model(model))
     rule = LabelRule(min_label_mass, prior_correction, option_orders)
-    if info.kind != "label" and (rule.wanted or prompt_style != "quaver"):
+    if info.kind not in LABELLED and (rule.wanted or prompt_style != "quaver"):
         raise BadRequest(f"{info.name} does not read labels; leave out their settings and the style of prompts")
+    if info.kind != "label" and prompt_style != "quaver":
+        raise BadRequest(f"{info.name} is asked in prompts of its own; leave out the style of prompts")
     settings = Settings(
         reading=None if reading == "auto" else reading,
         on_overflow=on_overflow,
@@ -106,12 +108,16 @@ def load(
         case "split":
             family, reader = _split(*how)
         case "label":
-            family, reader = _label(*how, rule, prompt_style)
+            family, reader = _label(*how, rule, prompt_style, media or MediaReader())
         case "clef":
             family, reader = _clef(*how, media or MediaReader())
+        case "d3":
+            family, reader = published.load_d3(*how, rule, media or MediaReader())
+        case "liquid":
+            family, reader = published.load_liquid(*how, rule, media or MediaReader())
     step, together = default_step(resolve_device(device))
     # A reader that takes prompts one after another had better answer each before the next.
-    rows = 1 if deterministic or info.kind == "split" else MAX_STEP_ROWS
+    rows = 1 if deterministic or isinstance(reader, WholeReader) else MAX_STEP_ROWS
     engine = Engine(reader, Policy(step_tokens or step, rows, together), max_queue, max_queue_tokens)
     return Decider(family, engine, settings)
 
@@ -132,6 +138,8 @@ def limits_of(info: ReleaseInfo) -> tuple[Limits, tuple[ReadingMode, ...]]:
         return split.LIMITS, split.READINGS
     if info.kind == "label":
         return label.limits(info), label.READINGS
+    if info.kind in LABELLED:
+        return published.limits(info), label.READINGS
     return clef.limits(info), clef.READINGS
 
 
@@ -148,7 +156,7 @@ def _clef(
     release = load_clef(info, device, dtype)
     backbone = release.backbone
     head = load_joint_schema_head(info.path, backbone.device, backbone.dtype)
-    budget = _budget(backbone, state_cache_bytes)
+    budget = state_budget(backbone.device, state_cache_bytes)
     reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), budget, deterministic)
     prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), max_length or release.max_length, special_tokens)
     encoder = clef.MediaEncoder(release.processor, media)
@@ -165,21 +173,21 @@ def _label(
     deterministic: bool,
     rule: LabelRule,
     style: PromptStyle,
+    media: MediaReader,
 ) -> tuple[Family[Any], Reader[Any, Any]]:
     # The prompt first: what it refuses is told before gigabytes are loaded.
     turn = load_chat_template(info.path).turn()
+    limits = label.limits(info, turn.image is not None)
     writer = CompatibleLabelPrompt if style == "vllm" else LabelPrompt
     length = max_length or label.default_length(info)
     prompt = writer(PromptTokenizer(info.tokenizer_file), turn, length, special_tokens)
-    where = resolve_device(device)
-    backbone = load_chat(info.path, where, resolve_dtype(dtype, where))
+    release = load_chat_release(info, device, dtype, limits.images)
+    backbone = release.backbone
     head = LabelHead(backbone.output_embeddings, backbone.softcap)
-    reader = CausalReader(backbone, head, _budget(backbone, state_cache_bytes), deterministic)
-    return label.LabelFamily(info.name, prompt, CausalPrompts(backbone).label, rule), reader
-
-
-def _budget(backbone: Backbone, state_cache_bytes: int | None) -> int:
-    return spare_memory(backbone.device) // 4 if state_cache_bytes is None else state_cache_bytes
+    reader = CausalReader(backbone, head, state_budget(backbone.device, state_cache_bytes), deterministic)
+    see = ChatMedia(release.processor, media) if release.processor else None
+    make = CausalPrompts(backbone).label
+    return label.LabelFamily(info.name, prompt, make, rule, limits=limits, see=see), reader
 
 
 def _split(

@@ -75,4 +75,5 @@ def _check_readable(request: Request, name: str, limits: Limits) -> None:
     for kind, verb in VERBS.items():
         if getattr(request, kind) and not getattr(limits, kind):
             reads = ", ".join(["text", *(known for known in VERBS if getattr(limits, known))])
-            raise BadMedia(f"{kind} item 0: {name} cannot {verb}; it reads {reads}", (kind, 0))
+            why = f" {limits.blind}" if limits.blind and kind == "images" else ""
+            raise BadMedia(f"{kind} item 0: {name} cannot {verb}{why}; it reads {reads}", (kind, 0))

@@ -5,10 +5,11 @@ from quaver.media.limits import MediaLimits
 from quaver.media.policy import MediaPolicy
 from quaver.media.pool import DecoderPool
 from quaver.media.reader import MediaReader, read_audio, read_film, read_image, read_video
-from quaver.media.rule import AS_STORED, UPRIGHT, ImageRule
+from quaver.media.rule import AS_STORED, D1_IMAGE, UPRIGHT, ImageRule
 
 __all__ = [
     "AS_STORED",
+    "D1_IMAGE",
     "SAMPLE_RATE",
     "UPRIGHT",
     "Audio",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -19,13 +20,15 @@ from quaver.media.rule import ImageRule
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
 
 
-def decode_image(data: bytes, limits: MediaLimits, upright: bool, scale_deep: bool) -> Image:
+def decode_image(
+    data: bytes, limits: MediaLimits, upright: bool, scale_deep: bool, most_pixels: int | None = None
+) -> Image:
     """A file's picture, or its first one, read by the rule of these values.
 
     Raises BadMedia for what is no image, is damaged, or is larger than is allowed.
     """
     with _refusing(limits), Pillow.open(BytesIO(data), formats=FORMATS) as image:
-        return _pixels(image, limits, ImageRule(upright, scale_deep))
+        return _pixels(image, limits, ImageRule(upright, scale_deep, most_pixels))
 
 
 def from_pillow(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
@@ -60,7 +63,16 @@ def _pixels(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
         image = _upright(image)
     if rule.scale_deep and image.mode.startswith("I;16"):
         image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    return Image(np.array(image.convert("RGB")))
+    return Image(np.array(_shrunk(image.convert("RGB"), rule.most_pixels)))
+
+
+def _shrunk(image: Pillow.Image, most: int | None) -> Pillow.Image:
+    """Of at most ``most`` pixels, by the sides that vLLM's ``cap_pixels`` gives it."""
+    width, height = image.size
+    if most is None or width * height <= most:
+        return image
+    scale = math.sqrt(most / (width * height))
+    return image.resize((max(1, int(width * scale)), max(1, int(height * scale))), Pillow.Resampling.BICUBIC)
 
 
 def _upright(image: Pillow.Image) -> Pillow.Image:

@@ -50,6 +50,11 @@ def spare_memory(device: torch.device) -> int:
         return 8 << 30
 
 
+def state_budget(device: torch.device, asked: int | None) -> int:
+    """Bytes that known states may take: ``asked``, or a quarter of what is free once the model is loaded."""
+    return spare_memory(device) // 4 if asked is None else asked
+
+
 def step_tokens(device: torch.device) -> tuple[int, int | None]:
     """How many tokens a step has that uses the device well and ends soon, and how many of short prompts may
     be computed together without making each other wait; None when that is all of a step.

@@ -3,8 +3,9 @@
 A release is a folder: a backbone (``config.json``, safetensors, ``tokenizer.json``) with a joint
 schema head beside it (``joint_head.safetensors``, ``joint_head_config.json``). The head is not in
 the backbone's weight index, so a loader that follows the index would silently serve a plain
-language model; that is why the head files decide what a folder is. A folder with no trace of a head
-and a chat template is a chat model, which is read by its labels and under its own name.
+language model; that is why the head files decide what a folder is. Decision checkpoints of other makers
+are known by a file or an entry of theirs. A folder with no trace of a head and a chat template is a chat
+model, which is read by its labels and under its own name.
 """
 
 from __future__ import annotations
@@ -28,15 +29,22 @@ HEAD_CODE = "joint_schema_model.py"
 BLOCKS, BLOCK = 64, 65_536
 DOWNLOADED = ("*.json", "*.safetensors", "*.jinja")
 
-Kind = Literal["clef", "split", "label"]
+#: Says how a Decision 3.0 checkpoint is asked.
+CODES_FILE = "decision_config.json"
+#: What the config of Liquid's d1 names as its model's class, whatever the module.
+LIQUID_CLASS = ".D1Model"
+
+Kind = Literal["clef", "split", "label", "d3", "liquid"]
+#: Kinds without a joint head: what they answer is read off labels.
+LABELLED: tuple[Kind, ...] = ("label", "d3", "liquid")
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseInfo:
     """``kind``: ``clef`` reads jointly with a causal backbone, ``split`` encodes state and schema apart,
-    ``label`` reads the next token of a chat model.
+    ``label`` reads the next token of a chat model, ``d3`` and ``liquid`` the codes of a decision checkpoint.
 
-    ``config`` and ``head_config`` are the parsed JSON files, the latter empty for a chat model; ``revision``
+    ``config`` and ``head_config`` are the parsed JSON files, the latter empty without a head; ``revision``
     is the commit of a download, the fingerprint of a folder of the caller's own.
     """
 
@@ -87,13 +95,18 @@ def inspect(path: Path) -> ReleaseInfo:
         raise BadRelease(f"{path} is not a folder")
     config = _read_json(path / "config.json")
     kind = _kind(path, config)
-    head_config = {} if kind == "label" else _read_head_config(path, config)
+    head_config = {} if kind in LABELLED else _read_head_config(path, config)
     if not (path / "tokenizer.json").is_file():
         raise BadRelease(f"{path / 'tokenizer.json'} is missing; prompts cannot be written without it")
     if kind == "clef":
         _check_clef(path, config, head_config)
-    if kind == "label":
+    if kind in LABELLED:
         _check_weight_files(path)
+    if kind == "d3" and config.get("model_type") != "qwen3_5":
+        raise BadRelease(
+            f"{path} is a Decision 3.0 checkpoint with a backbone of type {config.get('model_type')!r}, which is not "
+            "supported; supported: qwen3_5"
+        )
     # The hub's cache names a snapshot's folder by its commit.
     revision = path.name if _repository(path) else fingerprint(path)
     return ReleaseInfo(kind, path, config, head_config, revision)
@@ -119,6 +132,13 @@ def fingerprint(path: Path) -> str:
 def _kind(path: Path, config: dict[str, Any]) -> Kind:
     if config.get("reading") == "split":
         return "split"
+    if (path / CODES_FILE).is_file():
+        return "d3"
+    if config.get("model_type") == "d1_omni":
+        raise BadRelease(f"{path} reads options by a head of its own, which is not supported; d1 without omni is")
+    auto_map = config.get("auto_map")
+    if isinstance(auto_map, dict) and str(auto_map.get("AutoModel")).endswith(LIQUID_CLASS):
+        return "liquid"
     # A download that lost its head must not answer in its name as the model that it was trained from.
     meant = "clef" in _base_name(path, config).lower() or (path / HEAD_CODE).is_file()
     has_head = any((path / name).is_file() for name in HEAD_FILES)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from quaver.errors import BadMedia
-from quaver.media import MediaLimits, read_image
+from quaver.media import D1_IMAGE, MediaLimits, read_image
 
 MEDIA = Path(__file__).parents[1] / "golden/clef-flash-tiny/media"
 
@@ -44,6 +44,16 @@ def test_exif_rotation_is_applied() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     assert read_image(encode(image, "JPEG", exif=exif)).pixels.shape == (4, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "shrunk"), [((1024, 1024), (1024, 1024)), ((2000, 1000), (1448, 724)), ((1025, 1024), (1024, 1023))]
+)
+def test_a_picture_with_more_pixels_than_its_rule_has_is_shrunk(size: tuple[int, int], shrunk: tuple[int, int]) -> None:
+    picture = Image.radial_gradient("L").convert("RGB").resize(size)
+    for source in (picture, encode(picture)):
+        pixels = read_image(source, rule=D1_IMAGE).pixels
+        assert np.array_equal(pixels, np.asarray(picture.resize(shrunk, Image.Resampling.BICUBIC)))
 
 
 @pytest.mark.parametrize("size", [(101, 100), (10_101, 1)])
