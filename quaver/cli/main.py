@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(ask)
-app.command()(serve)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(serve)
 app.command()(models)
 app.command()(train)
 app.command("eval")(evaluate)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from quaver.cli import options
+from quaver.cli import options, serve_vllm
 from quaver.cli.sizes import size
 from quaver.cli.talk import console
 
@@ -16,10 +17,20 @@ from quaver.cli.talk import console
 SERVED_LENGTH = 262_144
 
 
+class EngineName(StrEnum):
+    quaver = "quaver"
+    vllm = "vllm"
+
+
 def serve(
+    context: typer.Context,
     model: Annotated[
         str, typer.Argument(help="embedded, a release folder, or a hub id such as Cloudflare/clef-flash.")
     ] = "embedded",
+    engine: Annotated[
+        EngineName,
+        typer.Option(help="quaver: our own. vllm: vLLM's server with our plugin; its own flags may follow the model."),
+    ] = EngineName.quaver,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is every interface.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8093,
     api_key: Annotated[
@@ -73,6 +84,12 @@ def serve(
     ] = None,
 ) -> None:
     """Serve a model: POST /v1/systemone, /v1/systemone/batch and /v1/decisions, GET /v1/models, /healthz, /metrics."""
+    if engine is EngineName.vllm:
+        if model.startswith("-"):
+            raise typer.BadParameter(f"name the model before {model} and other flags of vLLM's")
+        serve_vllm.start(model, _given(context), _keys(api_key or [], None), context.args)
+    if model.startswith("-") or context.args:
+        raise typer.BadParameter(f"no such option or argument: {' '.join([model, *context.args])}")
     from quaver.server import ServerConfig, run
 
     config = ServerConfig(host=host, port=port, api_keys=_keys(api_key or [], api_keys_file), salt_by_key=salt_by_key)
@@ -81,8 +98,7 @@ def serve(
     from quaver.media import DecoderPool, MediaPolicy, MediaReader
     from quaver.models.release import inspect
 
-    hosts = tuple(entry.strip() for entry in allow_media_hosts.split(",") if entry.strip())
-    policy = MediaPolicy(hosts, allow_media_dir)
+    policy = MediaPolicy(_hosts(allow_media_hosts), allow_media_dir)
     console.print(f"loading {model} ...", highlight=False)
     folder = find_model(model)
     limits, _ = limits_of(inspect(folder))
@@ -110,6 +126,28 @@ def serve(
         )
         console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)
         run(decider, config)
+
+
+def _given(context: typer.Context) -> dict[str, Any]:
+    """Options of the command line, and those that say where to listen: both engines do so at the same place."""
+
+    def named(name: str) -> bool:
+        source = context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+    given = {
+        name: getattr(value, "value", value)
+        for name, value in context.params.items()
+        if named(name) or name in ("host", "port")
+    }
+    if "allow_media_hosts" in given:
+        given["allow_media_hosts"] = _hosts(given["allow_media_hosts"])
+    paths = {name: str(value.resolve()) for name, value in given.items() if isinstance(value, Path)}
+    return {name: value for name, value in (given | paths).items() if name not in ("model", "engine", "api_key")}
+
+
+def _hosts(text: str) -> list[str]:
+    return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def _keys(given: Sequence[str], file: Path | None) -> tuple[str, ...]:

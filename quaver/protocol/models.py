@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from quaver.errors import UnknownModel
@@ -20,33 +20,33 @@ RELEASED = "2026-11-30"
 PREFIXES = ("typesafe/", "~typesafe/", "typesafe-ai/", "@cf/")
 
 
-def check_model(asked: str | None, served: str) -> None:
+def check_model(asked: str | None, served: str, more: Sequence[str] = ()) -> None:
     """UnknownModel unless ``asked`` is absent, the served name or an alias, with or without a gateway's prefix.
 
-    The served name is pinned, ``name@revision``; the bare name is an alias of it.
+    The served name is pinned, ``name@revision``; the bare name is an alias of it, and so is ``more``.
     """
     if asked is None:
         return
     bare = next((asked.removeprefix(prefix) for prefix in PREFIXES if asked.startswith(prefix)), asked)
-    names = (served, *aliases(served))
+    names = (served, *aliases(served, more))
     if asked not in names and bare not in names:
         known = ", ".join(names)
         raise UnknownModel(f'Unknown model: "{asked[:200]}". Known models: {known}', ("model",))
 
 
-def aliases(served: str) -> tuple[str, ...]:
+def aliases(served: str, more: Sequence[str] = ()) -> tuple[str, ...]:
     """Names that are not the served one and mean it."""
     name, pin, _ = served.partition("@")
-    return (name, *ALIASES) if pin else ALIASES
+    return (*([name] if pin else []), *more, *ALIASES)
 
 
-def models_list(served: str, config: Mapping[str, Json]) -> dict[str, Any]:
+def models_list(served: str, config: Mapping[str, Json], more: Sequence[str] = ()) -> dict[str, Any]:
     """The served model and its aliases, as TypeSafe's ``models`` and OpenAI's ``data`` at once.
 
     ``x_config``, ours, has what can be set about how the model reads, as it is in force.
     """
     created = calendar.timegm(time.strptime(RELEASED, "%Y-%m-%d"))
-    described = {served: "The served model.", **dict.fromkeys(aliases(served), f"Answers as {served}.")}
+    described = {served: "The served model.", **dict.fromkeys(aliases(served, more), f"Answers as {served}.")}
     return {
         "models": [{"name": name, "description": text, "release_date": RELEASED} for name, text in described.items()],
         "object": "list",

@@ -10,6 +10,7 @@ from quaver.errors import BadRequest
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
     """Without ``api_keys`` the server is open. ``salt_by_key`` keeps what was read for one key from all others.
+    ``aliases`` are more names that the model answers to.
 
     ``max_body_bytes`` counts a body after decompression. ``max_in_flight`` bounds the requests held at once,
     read or being read; one more gets a 429. Of one batch at most ``batch_window`` states are under way.
@@ -26,6 +27,7 @@ class ServerConfig:
     prepare_threads: int = 4
     media_threads: int = 8
     batch_window: int = 64
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """BadRequest for settings that contradict each other."""

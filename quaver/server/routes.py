@@ -100,8 +100,12 @@ async def decide_batch(request: Request) -> Response:
 
 async def models(request: Request) -> Response:
     """The served model, the names it answers to and how it reads."""
-    decider = service_of(request).decider
-    return Json(models_list(decider.name, decider.config))
+    return Json(listed(service_of(request)))
+
+
+def listed(service: Service) -> dict[str, Any]:
+    """The list that ``models`` replies with."""
+    return models_list(service.decider.name, service.decider.config, service.config.aliases)
 
 
 async def health() -> Response:
@@ -149,13 +153,13 @@ def _parse(service: Service, request: Request, body: Body, path_model: str | Non
     value = loads(body.json)
     request.state.dialect = dialect_of(value, request.state.dialect)
     call = parse_wire(value, body.attachments)
-    check_model(path_model or call.model, service.decider.name)
+    check_model(path_model or call.model, service.decider.name, service.config.aliases)
     return call
 
 
 def _parse_batch(service: Service, body: Body) -> BatchCall:
     call = parse_batch(loads(body.json), body.attachments)
-    check_model(call.model, service.decider.name)
+    check_model(call.model, service.decider.name, service.config.aliases)
     return call
 
 
