@@ -179,3 +179,16 @@ def test_deterministic_answers_are_equal_to_the_bit(kind: str) -> None:
         assert stats["tokens_reused"] > 0
         for one, finished in zip(shuffled, done, strict=True):
             assert tiny.same_bits(finished.readings[0].logits, expected[asked.index(one)].readings[0].logits)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_deterministic_readers_go_on_from_where_parts_end_only(kind: str) -> None:
+    """Also an attention-only backbone, which could go on after any token of a state that is known."""
+    on = reader(kind, deterministic=True)
+    for state in (STATE, STATE[: SNAPSHOT_EVERY + 100] + tokens(9, 100), STATE[:200]):
+        progress = on.open(prompt(state, kind=kind))
+        assert progress.position == (0 if state in (STATE, STATE[:200]) else SNAPSHOT_EVERY)
+        while progress.remaining:
+            on.step([(progress, progress.part(100))])
+        on.keep(progress)
+        on.close(progress)
