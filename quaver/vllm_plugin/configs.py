@@ -57,7 +57,7 @@ def recognise(config: Any, architecture: str, revision: str | None) -> None:
 
 
 def _recognising(theirs: type, architecture: str) -> type:
-    class Convertor(theirs):  # type: ignore[misc]
+    class Convertor(theirs):
         quaver_architecture = architecture
 
         def __init__(self, hf_config: Any, hf_text_config: Any, revision: str | None = None) -> None:

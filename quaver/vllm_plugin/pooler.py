@@ -65,7 +65,12 @@ class JointPooler(Pooler):
     def forward(self, hidden_states: Tensor, pooling_metadata: PoolingMetadata) -> list[Tensor | None]:
         """Logits [options] of every prompt that ends in this step, None for the others."""
         assert self.rows is not None
-        pooled = self.rows(hidden_states, pooling_metadata)
+        lengths = pooling_metadata.prompt_lens.tolist()
+        # A prompt that was pushed out half read is read anew, and vLLM gives the rows of both times.
+        pooled = [
+            None if rows is None else rows[-length:]
+            for rows, length in zip(self.rows(hidden_states, pooling_metadata), lengths, strict=True)
+        ]
         ids = pooling_metadata.get_prompt_token_ids_cpu()
         outputs = [None if rows is None else torch.empty(0) for rows in pooled]
         prompts = []
@@ -117,7 +122,7 @@ class JointPooler(Pooler):
     def _input(self, prompt: _Prompt, lexical: Tensor) -> HeadInput:
         assert self.head is not None
         head, record, device = self.head, prompt.record, prompt.hidden.device
-        memory = [head.project_memory(head.normalise(part.float())) for part in prompt.hidden.split(SLICE)]
+        memory = [head.project_memory(head.normalise(part.float())) for part in torch.split(prompt.hidden, SLICE)]
         tail = head.normalise(prompt.hidden[record.state_end :].float())
         spans = torch.tensor(record.questions + record.options, device=device) - record.state_end
         question, context = span_means(tail, spans).split_with_sizes([len(record.questions), len(record.options)])
