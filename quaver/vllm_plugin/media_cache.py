@@ -46,29 +46,35 @@ class PreparedItem(MultiModalKwargsItem):
 class LruSenderCache(LruKeyReplicatedSenderCache):
     """The list of what the engine holds, entered on sending.
 
-    vLLM prepares media on one thread and sends on the event loop's. Entries that were sent wait in ``_sent`` for
-    the next item to be prepared: evicting another entry between vLLM's look-up and its use would fail a request.
+    vLLM prepares media on one thread and sends on the event loop's, so what was sent waits in ``_sent`` for the next
+    preparation: the order of sending is the order in which the engine's own cache evicts. What a preparation was
+    told to be there stays in ``_promised`` until it ends, because it has not kept the data to prepare it again.
     """
 
     def __init__(self, model_config: ModelConfig) -> None:
         super().__init__(model_config)
         self._lock = threading.RLock()
         self._sent: dict[str, MultiModalProcessorCacheItemMetadata] = {}
+        self._promised: dict[str, MultiModalProcessorCacheItemMetadata] = {}
 
     def is_cached_item(self, mm_hash: str) -> bool:
         with self._lock:
-            return mm_hash in self._sent or super().is_cached_item(mm_hash)
+            self._settle()
+            if mm_hash not in self._cache:
+                self._promised.pop(mm_hash, None)
+                return False
+            self._promised[mm_hash] = self._cache.__getitem__(mm_hash, update_info=False)
+            return True
 
     def get_and_update_item(
         self, mm_item: MultiModalProcessorCacheInItem, mm_hash: str
     ) -> MultiModalProcessorCacheOutItem:
         with self._lock:
-            for sent_hash, sent in self._sent.items():
-                self.cache_if_fits(self._cache, sent_hash, sent)
-            self._sent = {}
-            if mm_item is None or mm_hash in self._cache:
-                return super().get_and_update_item(mm_item, mm_hash)
-            self._cache.get(mm_hash)  # counts the miss
+            self._settle()
+            known = self._cache.get(mm_hash) or self._promised.get(mm_hash)
+        if known is not None:
+            return None, known.prompt_updates
+        assert mm_item is not None, f"nothing is known of {mm_hash}, and its data were not prepared"
         item, updates = mm_item
         prepared = PreparedItem(item)
         prepared.when_sent = functools.partial(self._send, mm_hash, MultiModalProcessorCacheItemMetadata(item, updates))
@@ -78,9 +84,18 @@ class LruSenderCache(LruKeyReplicatedSenderCache):
         with self._lock:
             self._sent[mm_hash] = metadata
 
+    def _settle(self) -> None:
+        for mm_hash, metadata in self._sent.items():
+            self.cache_if_fits(self._cache, mm_hash, metadata)
+        self._sent = {}
+
     def touch_sender_cache_item(self, mm_hash: str) -> None:
         with self._lock:
             super().touch_sender_cache_item(mm_hash)
+
+    def release_sender_touches(self) -> None:
+        with self._lock:
+            self._promised = {}
 
     def invalidate(self, mm_hash: str) -> None:
         with self._lock:
@@ -89,7 +104,7 @@ class LruSenderCache(LruKeyReplicatedSenderCache):
 
     def clear_cache(self) -> None:
         with self._lock:
-            self._sent = {}
+            self._sent, self._promised = {}, {}
             super().clear_cache()
 
 

@@ -260,6 +260,22 @@ def test_refused_and_fitting_requests_at_once(serve: Any, lru: Any) -> None:
     serve(lru, conversation)
 
 
+@pytest.mark.usefixtures("mended")
+@pytest.mark.parametrize(("room", "warm"), [("0.001", [False]), ("0.0001", [True])], ids=["one picture", "none"])
+def test_caches_smaller_than_a_request(serve: Any, room: str, warm: list[bool]) -> None:
+    async def conversation(server: Server) -> None:
+        assert await server.ask(RED, BLUE) == 200
+        assert server.sent() == [True, True]
+        assert await server.ask(RED) == 200
+        assert server.sent() == [True], "blue has driven it out"
+        assert await server.ask(RED) == 200
+        assert server.sent() == warm
+        assert [await server.ask(RED, BLUE), await server.ask(BLUE, RED)] == [200] * 2
+        assert server.engine.misses == 0
+
+    serve(configuration("--mm-processor-cache-gb", room), conversation)
+
+
 @pytest.mark.parametrize("mends", [False, True])
 def test_refusals_do_not_fill_the_shared_memory(request: Any, serve: Any, shm: Any, mends: bool) -> None:
     request.getfixturevalue("mended" if mends else "unmended")
