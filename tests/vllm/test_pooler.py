@@ -114,6 +114,14 @@ def test_a_prompt_in_parts_beside_a_whole_one() -> None:
     assert error(late, first) < 2e-4
 
 
+def test_a_prompt_that_was_pushed_out_half_read_is_read_anew() -> None:
+    case = CASES[0]
+    made, batch = pooler(case["head"]), Batch([prompt(case)])
+    assert batch.step(made, [case["L"] // 2]) == [None]
+    batch.read = [0]
+    assert error(*batch.whole(made), case) < 2e-4
+
+
 def broken(case: dict[str, Any]) -> Iterator[Any]:
     """Whatever a request may carry that is no record of its prompt."""
     yield None
