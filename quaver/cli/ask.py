@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from quaver.cli import options
+from quaver.cli import options, vision
 from quaver.cli.batch import AHEAD, run
 from quaver.cli.questions import FILE_HELP, from_file, from_flags
 from quaver.cli.table import answers_table
@@ -68,6 +68,12 @@ def ask(
     prior_correction: options.PriorCorrectionOption = False,
     option_orders: options.OptionOrdersOption = 1,
     prompt_style: options.PromptStyleOption = options.PromptStyle.quaver,
+    image_budget: vision.ImageBudgetOption = None,
+    no_bidirectional: vision.NoBidirectionalOption = False,
+    bidirectional_full_layers: vision.BidirectionalFullLayersOption = False,
+    fp32_layernorm: vision.Fp32LayernormOption = False,
+    fp32_vision: vision.Fp32VisionOption = False,
+    sliding_window: vision.SlidingWindowOption = None,
 ) -> None:
     """Ask typed questions about a state and print a probability for every allowed answer.
 
@@ -96,6 +102,9 @@ def ask(
         prior_correction=prior_correction,
         option_orders=option_orders,
         prompt_style=prompt_style,
+        knobs=vision.knobs(
+            image_budget, no_bidirectional, bidirectional_full_layers, fp32_layernorm, fp32_vision, sliding_window
+        ),
     ) as decider:
         if batch is not None and out is not None:
             with ThreadPoolExecutor(AHEAD) as pool:

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import typer
 
+from quaver.cli import probe
 from quaver.cli.ask import ask
 from quaver.cli.bench import bench
 from quaver.cli.calibrate import calibrate
@@ -33,6 +34,7 @@ app.command("eval")(evaluate)
 app.command()(calibrate)
 app.command()(compare)
 app.command()(bench)
+app.add_typer(probe.app, name="probe")
 
 
 #: Which extra brings a library that a command may lack.

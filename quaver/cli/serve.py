@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quaver.cli import options, serve_vllm
+from quaver.cli import options, serve_vllm, vision
 from quaver.cli.sizes import size
 from quaver.cli.talk import console
 
@@ -72,6 +72,12 @@ def serve(
     prior_correction: options.PriorCorrectionOption = False,
     option_orders: options.OptionOrdersOption = 1,
     prompt_style: options.PromptStyleOption = options.PromptStyle.quaver,
+    image_budget: vision.ImageBudgetOption = None,
+    no_bidirectional: vision.NoBidirectionalOption = False,
+    bidirectional_full_layers: vision.BidirectionalFullLayersOption = False,
+    fp32_layernorm: vision.Fp32LayernormOption = False,
+    fp32_vision: vision.Fp32VisionOption = False,
+    sliding_window: vision.SlidingWindowOption = None,
     allow_media_hosts: Annotated[
         str,
         typer.Option(
@@ -122,6 +128,9 @@ def serve(
             prior_correction=prior_correction,
             option_orders=option_orders,
             prompt_style=prompt_style,
+            knobs=vision.knobs(
+                image_budget, no_bidirectional, bidirectional_full_layers, fp32_layernorm, fp32_vision, sliding_window
+            ),
             media=MediaReader(policy=policy, decode=decode),
         )
         console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)

@@ -15,7 +15,10 @@ from quaver.errors import BadRequest
 from quaver.heads.label_bias import average_orders, cyclic_orders, subtract_prior
 from quaver.heads.labels import LabelRead, join
 from quaver.models.chat_release import blindness, has_eyes
+from quaver.models.gemma4_image import PROCESSORS
+from quaver.models.gemma4_knobs import IMAGE_BUDGETS
 from quaver.models.release import ReleaseInfo
+from quaver.prompts.chat_template import load_chat_template
 from quaver.prompts.label import CONTENT_FREE, LabelPrompt
 from quaver.prompts.label_encoded import LabelEncoded, LabelPlace
 from quaver.prompts.opening import Opening
@@ -34,12 +37,14 @@ def default_length(info: ReleaseInfo) -> int:
     return min(MAX_LENGTH, int(text.get("max_position_embeddings", MAX_LENGTH)))
 
 
-def limits(info: ReleaseInfo, has_place: bool = True) -> Limits:
-    """What a chat model can read unless told otherwise; ``has_place``: its chat template puts images somewhere."""
-    why = blindness(info)
-    if has_eyes(info) and not why and not has_place:
+def limits(info: ReleaseInfo) -> Limits:
+    """What a chat model can read unless told otherwise. Raises BadRelease for a chat template that cannot be used."""
+    sees, why = has_eyes(info), blindness(info)
+    if sees and not why and load_chat_template(info.path).turn().image is None:
         why = "because its chat template has no place for them"
-    return Limits(default_length(info), images=has_eyes(info) and not why, blind=why)
+    images = sees and not why
+    budgets = IMAGE_BUDGETS if images and info.backbone in PROCESSORS else ()
+    return Limits(default_length(info), images=images, image_budgets=budgets, blind=why)
 
 
 class Priors:

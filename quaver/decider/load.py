@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -13,6 +15,7 @@ from quaver.decider.causal import CausalPrompts
 from quaver.decider.chat_media import ChatMedia
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
+from quaver.decider.gemma4 import check_knobs, load_gemma
 from quaver.engine import Engine, Policy, Reader
 from quaver.engine.causal import CausalReader
 from quaver.engine.joint import JointHead
@@ -25,6 +28,8 @@ from quaver.media import MediaReader
 from quaver.models.chat_release import load_chat_release
 from quaver.models.clef import load_clef
 from quaver.models.encoder import load_encoder
+from quaver.models.gemma4 import CLASSES
+from quaver.models.gemma4_knobs import Gemma4Knobs
 from quaver.models.placement import resolve_device, resolve_dtype, state_budget
 from quaver.models.placement import step_tokens as default_step
 from quaver.models.release import LABELLED, ReleaseInfo, find, inspect
@@ -34,7 +39,7 @@ from quaver.prompts.label import LabelPrompt
 from quaver.prompts.label_compatible import CompatibleLabelPrompt
 from quaver.prompts.split import SplitPrompt
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
-from quaver.questions import ConfidenceRule, LabelRule, OverflowRule, ReadingMode
+from quaver.questions import ConfidenceRule, Json, LabelRule, OverflowRule, ReadingMode
 from quaver.questions.calibration import load_calibration
 
 PromptStyle = Literal["quaver", "vllm"]
@@ -70,6 +75,7 @@ def load(
     prior_correction: bool = False,
     option_orders: int = 1,
     prompt_style: PromptStyle = "quaver",
+    knobs: Gemma4Knobs | None = None,
 ) -> Decider[Any]:
     """The decider for ``model``: ``embedded``, a release folder, or a hub id with an optional ``@revision``.
 
@@ -81,8 +87,9 @@ def load(
     is asked, for which requests are computed one by one. ``media`` reads images, audio and videos; None
     decodes them in this process and takes only what a request carries, besides files given as paths.
 
-    The last four are for models that are read by their labels, see ``LabelRule`` and docs/label-reads.md;
-    ``prompt_style``, for chat models alone, ``vllm`` writes prompts as that server does.
+    ``min_label_mass`` to ``prompt_style`` are for models that are read by their labels, see ``LabelRule`` and
+    docs/label-reads.md; ``prompt_style``, for chat models alone, ``vllm`` writes prompts as that server does.
+    ``knobs`` change how a Gemma 4 sees.
 
     Raises ``BadRelease`` with the reason when the model or the calibration cannot be served, and
     ``BadRequest`` for a setting that the model does not have.
@@ -93,6 +100,8 @@ def load(
         raise BadRequest(f"{info.name} does not read labels; leave out their settings and the style of prompts")
     if info.kind != "label" and prompt_style != "quaver":
         raise BadRequest(f"{info.name} is asked in prompts of its own; leave out the style of prompts")
+    if knobs is not None:
+        check_knobs(info, knobs)
     settings = Settings(
         reading=None if reading == "auto" else reading,
         on_overflow=on_overflow,
@@ -108,7 +117,7 @@ def load(
         case "split":
             family, reader = _split(*how)
         case "label":
-            family, reader = _label(*how, rule, prompt_style, media or MediaReader())
+            family, reader = _label(*how, rule, prompt_style, media or MediaReader(), knobs or Gemma4Knobs())
         case "clef":
             family, reader = _clef(*how, media or MediaReader())
         case "d3":
@@ -174,20 +183,27 @@ def _label(
     rule: LabelRule,
     style: PromptStyle,
     media: MediaReader,
+    knobs: Gemma4Knobs,
 ) -> tuple[Family[Any], Reader[Any, Any]]:
     # The prompt first: what it refuses is told before gigabytes are loaded.
     turn = load_chat_template(info.path).turn()
-    limits = label.limits(info, turn.image is not None)
+    limits = label.limits(info)
     writer = CompatibleLabelPrompt if style == "vllm" else LabelPrompt
     length = max_length or label.default_length(info)
-    prompt = writer(PromptTokenizer(info.tokenizer_file), turn, length, special_tokens)
-    release = load_chat_release(info, device, dtype, limits.images)
+    tokenizer = PromptTokenizer(info.tokenizer_file)
+    prompt = writer(tokenizer, turn, length, special_tokens)
+    config: Mapping[str, Json] = {}
+    if info.backbone in CLASSES:
+        gemma = load_gemma(info, device, dtype, tokenizer, turn, replace(limits, max_length=length), knobs)
+        release, limits, config = gemma.release, gemma.limits, gemma.config
+    else:
+        release = load_chat_release(info, device, dtype, limits.images)
     backbone = release.backbone
     head = LabelHead(backbone.output_embeddings, backbone.softcap)
     reader = CausalReader(backbone, head, state_budget(backbone.device, state_cache_bytes), deterministic)
     see = ChatMedia(release.processor, media) if release.processor else None
     make = CausalPrompts(backbone).label
-    return label.LabelFamily(info.name, prompt, make, rule, limits=limits, see=see), reader
+    return label.LabelFamily(info.name, prompt, make, rule, limits=limits, see=see, config=config), reader
 
 
 def _split(

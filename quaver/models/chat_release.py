@@ -14,6 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from quaver.models.backbone import Backbone, Media
 from quaver.models.chat import load_chat
 from quaver.models.chat_processor import ChatProcessor
+from quaver.models.gemma4_image import PROCESSORS
 from quaver.models.lfm2_vl import load_lfm2_vl
 from quaver.models.placement import resolve_device, resolve_dtype
 from quaver.models.qwen3_5 import load_qwen3_5
@@ -65,7 +66,7 @@ def blindness(info: ReleaseInfo) -> str:
     """Why pictures are not read of a model that could see; empty when they are, or when it could not."""
     if not has_eyes(info):
         return ""
-    if info.backbone not in SEEING:
+    if info.backbone not in SEEING and info.backbone not in PROCESSORS:
         return f"because images of {info.backbone} models are not read here"
     if not any((info.path / name).is_file() for name in PROCESSOR_FILES):
         return f"because its folder has neither {' nor '.join(PROCESSOR_FILES)}"

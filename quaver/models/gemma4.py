@@ -51,6 +51,8 @@ class Gemma4Backbone(ChatBackbone):
 
     def __init__(self, model: Any, knobs: Gemma4Knobs | None = None) -> None:
         config, text = model.config, model.config.get_text_config()
+        self.config: Any = config
+        self._window: int = text.sliding_window
         self._sees_two_ways: bool = text.use_bidirectional_attention == "vision"
         self._sees: bool = getattr(config, "vision_config", None) is not None
         self._tokens = {
@@ -64,6 +66,19 @@ class Gemma4Backbone(ChatBackbone):
         self.knobs = knobs or self.knobs
         self._check_masks(self.knobs)
         adjust(model.model, self.knobs)
+
+    @property
+    def sees_two_ways(self) -> bool:
+        """Whether the release lets the tokens of an image see each other."""
+        return self._sees_two_ways
+
+    @property
+    def facts(self) -> dict[str, bool | int | None]:
+        """The knobs as JSON values, and what this release does where they leave it to the release."""
+        return self.knobs.facts() | {
+            "bidirectional": self._sees_two_ways and self.knobs.bidirectional,
+            "sliding_window": self.knobs.sliding_window or self._window,
+        }
 
     def under(self, knobs: Gemma4Knobs) -> Gemma4Backbone:
         """The same weights under another mask. Raises BadRequest for knobs that are not of the mask."""

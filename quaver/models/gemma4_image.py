@@ -83,9 +83,10 @@ class Gemma4Images:
         over the limit; that is found before any pixels are.
         """
         budget, processor = budget or self.budget, self._processor
+        shapes = [image.pixels.shape for image in images]
         grids = [
-            image_grid(*image.pixels.shape[1::-1], budget, processor.patch_size, processor.pooling_kernel_size)
-            for image in images
+            image_grid(shape[1], shape[0], budget, processor.patch_size, processor.pooling_kernel_size)
+            for shape in shapes
         ]
         ids: list[int] = []
         starts: list[int] = []
