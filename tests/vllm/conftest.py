@@ -30,8 +30,8 @@ QUAVER = ("quaver", "serve", "--engine", "vllm")
 KEY = "a-key-for-tests"
 #: Tokens of a prompt there.
 LENGTH = 8000
-#: A start takes a minute on two cores, and longer beside other tests.
-START = 600
+#: A start takes a minute on two cores, and many beside other work.
+START = 1200
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,113 @@
+"""clef-omni in a real ``vllm serve``: the reference's answers for text, images, sound and films, whatever its company.
+
+The server computes in float32, where the reference's numbers can be met; its steps are so small that long prompts
+are read in parts. ``test_hybrid`` has bfloat16.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+import transformers
+from packaging.version import Version
+from vectors import OMNI, cases
+
+from quaver.models.omni_processor import HEARS_FILMS
+from tests.vllm.answers import body, expected, probabilities
+
+CASES = {case["id"]: case for case in cases("clef-omni-tiny/cases") if "max_length" not in case}
+HEARD = {case for case in CASES if case.endswith("-sound") or case == "video-sound-odd"}
+DEAF = Version(transformers.__version__) < HEARS_FILMS
+ANSWERED = [name for name, case in CASES.items() if "error" not in case and not (DEAF and name in HEARD)]
+REFUSED = [name for name, case in CASES.items() if "error" in case or (DEAF and name in HEARD)]
+#: As the reference reads and words things.
+SETTINGS = '{"quaver": {"special_tokens": "reference", "confidence": "max"}}'
+
+
+@pytest.fixture(scope="module")
+def omni(serve: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("golden") / "float32.log"
+    options = ["--dtype", "float32", "--max-model-len", "8192", "--max-num-batched-tokens", "2048"]
+    with serve(OMNI, log, *options, "--additional-config", SETTINGS) as served:
+        yield served.url
+
+
+def ask(url: str, case: str) -> httpx.Response:
+    return httpx.post(f"{url}/v1/systemone", json=body(CASES[case], OMNI), timeout=300)
+
+
+def at_once(url: str, names: list[str]) -> dict[str, httpx.Response]:
+    with ThreadPoolExecutor(12) as clients:
+        return dict(zip(names, clients.map(lambda name: ask(url, name), names), strict=True))
+
+
+def deviation(reply: dict[str, Any], case: dict[str, Any]) -> float:
+    return max(abs(mine - theirs) for mine, theirs in zip(probabilities(reply, case), expected(case), strict=True))
+
+
+def test_all_cases_together_have_the_references_answers(omni: str) -> None:
+    """Text, images, clips, films, 64 questions and 255 options, twelve at a time, refusals among them."""
+    replies = at_once(omni, [*ANSWERED, *REFUSED])
+    assert {name: reply.status_code for name, reply in replies.items() if name in ANSWERED} == dict.fromkeys(
+        ANSWERED, 200
+    )
+    assert all(400 <= replies[name].status_code < 500 for name in REFUSED)
+    answers = {name: replies[name].json() for name in ANSWERED}
+    tokens = {name: answer["usage"]["input_tokens"] for name, answer in answers.items()}
+    assert tokens == {name: len(CASES[name]["input_ids"]) for name in ANSWERED}
+    # Replies have 4 decimals.
+    far = {name: deviation(answer, CASES[name]) for name, answer in answers.items()}
+    assert {name: by for name, by in far.items() if by > 1.5e-4} == {}
+
+
+def test_what_has_no_record_is_empty_and_its_neighbours_are_answered(omni: str) -> None:
+    """vLLM's own pooling route knows nothing of records."""
+    prompts = [CASES["text-plain"]["input_ids"], [1, 2, 3], [7]]
+    model = httpx.get(f"{omni}/v1/models").json()["data"][0]["id"]
+    with ThreadPoolExecutor() as clients:
+        pooled = clients.submit(
+            httpx.post,
+            f"{omni}/pooling",
+            json={"model": model, "input": prompts, "task": "token_classify"},
+            timeout=300,
+        )
+        reply = ask(omni, "text-mixed").json()
+    assert [row["data"] for row in pooled.result().json()["data"]] == [[], [], []]
+    assert deviation(reply, CASES["text-mixed"]) < 1.5e-4
+
+
+def leave(url: str, case: str) -> None:
+    """Asks and is gone before the answer."""
+    address = httpx.URL(url)
+    request = httpx.Request("POST", f"{url}/v1/systemone", json=body(CASES[case], OMNI))
+    head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+    with socket.create_connection((address.host, address.port)) as connection:
+        connection.sendall(f"POST /v1/systemone HTTP/1.1\r\n{head}\r\n".encode() + request.content)
+
+
+def under_way(url: str) -> float:
+    """Requests that vLLM's engine has, running or waiting."""
+    lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+    names = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
+    return sum(float(line.split()[-1]) for line in lines if line.startswith(names))
+
+
+def eventually(holds: Callable[[], bool], seconds: float = 120) -> bool:
+    end = time.monotonic() + seconds
+    while not (held := holds()) and time.monotonic() < end:
+        time.sleep(0.2)
+    return held
+
+
+def test_clients_who_leave_free_their_places(omni: str) -> None:
+    """Three times as many as fit into a batch, each with a prompt that takes several steps."""
+    for _ in range(48):
+        leave(omni, "choice-255")
+    assert deviation(ask(omni, "text-mixed").json(), CASES["text-mixed"]) < 1.5e-4
+    assert eventually(lambda: under_way(omni) == 0)

@@ -1,0 +1,74 @@
+"""Clef-flash in a real ``vllm serve``: recurrent and attention layers, text, images and videos, as our engine answers.
+
+vLLM's kernel of the gated delta rule for CPUs takes heads of 64 and more, in bfloat16 only, so a release with such
+heads is made from the tiny one, and answers are near our engine's, not equal to them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+from vectors import FLASH, cases
+
+import quaver
+from tests.vllm.answers import body, probabilities
+
+NAMES = ("text-plain", "text-indic-thai-viet", "state-nested", "choice-100", "questions-10", "prefix-a", "prefix-b")
+SEEN = ("image-scene_640x480", "image-2", "video-8", "video-odd", "video-image")
+CASES = {case["id"]: case for case in cases("clef-flash-tiny/cases") if case["id"] in NAMES + SEEN}
+SETTINGS = '{"quaver": {"special_tokens": "reference"}}'
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """clef-flash-tiny with linear heads of 64; tensors of another shape get random values."""
+    folder = tmp_path_factory.mktemp("hybrid") / "clef-flash-wide"
+    shutil.copytree(FLASH, folder, ignore=shutil.ignore_patterns("media*", "cases*", "model.safetensors"))
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"].update(linear_key_head_dim=64, linear_value_head_dim=64)
+    (folder / "config.json").write_text(json.dumps(config))
+    torch.manual_seed(1)
+    made = Qwen3_5ForConditionalGeneration(Qwen3_5Config.from_pretrained(folder)).bfloat16().state_dict()
+    stored = load_file(FLASH / "model.safetensors")
+    made.update({name: tensor for name, tensor in stored.items() if tensor.shape == made[name].shape})
+    save_file(made, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def url(serve: Any, wide: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("hybrid") / "server.log"
+    options = ["--dtype", "bfloat16", "--max-model-len", "8192", "--additional-config", SETTINGS]
+    with serve(wide, log, *options) as served:
+        yield served.url
+
+
+def test_answers_are_near_our_engines(url: str, wide: Path) -> None:
+    bodies = {name: body(case, FLASH) for name, case in CASES.items()}
+
+    def ask(name: str) -> httpx.Response:
+        return httpx.post(f"{url}/v1/systemone", json=bodies[name], timeout=300)
+
+    with ThreadPoolExecutor(6) as clients:
+        replies = list(clients.map(ask, bodies))
+    assert [reply.status_code for reply in replies] == [200] * len(bodies)
+    answered = dict(zip(bodies, (reply.json() for reply in replies), strict=True))
+    with quaver.load(str(wide), dtype="float32", special_tokens="reference") as decider:
+        ours = {name: decider.systemone(asked) for name, asked in bodies.items()}
+    differences = []
+    for name, case in CASES.items():
+        assert answered[name]["usage"]["input_tokens"] == ours[name]["usage"]["input_tokens"] == len(case["input_ids"])
+        pairs = zip(probabilities(answered[name], case), probabilities(ours[name], case), strict=True)
+        differences += [abs(theirs - mine) for theirs, mine in pairs]
+    assert max(differences) < 0.15
+    assert sum(differences) / len(differences) < 0.01
