@@ -21,6 +21,7 @@ from PIL import Image
 from vllm.config import VllmConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.cli.serve import make_arg_parser
+from vllm.entrypoints.generate.structured_decisions.strategies import READ_STRATEGIES, JointSchemaStrategy
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.app import build_app
 from vllm.multimodal.cache import (
@@ -159,12 +160,14 @@ def shm() -> Any:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Conversation], None]:
-    """Has a conversation with a new server."""
+def talk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Conversation], None]:
+    """Has a conversation with a new server that has vLLM's routes alone, whatever other tests have registered."""
+    monkeypatch.setenv("VLLM_PLUGINS", "none")
     monkeypatch.setattr(EngineCoreClient, "make_async_mp_client", lambda **kwargs: Wire(kwargs["vllm_config"]))
 
     async def converse(configured: Any, conversation: Conversation) -> None:
         args, config = configured
+        monkeypatch.setitem(READ_STRATEGIES, config.model_config.architecture, JointSchemaStrategy)
         engine = AsyncLLM.from_vllm_config(config, disable_log_stats=True)
         app = build_app(args, TASKS, engine.model_config)
         await init_app_state(engine, app.state, args, TASKS)
@@ -188,7 +191,7 @@ def mended(unmended: None) -> None:  # noqa: ARG001
 
 
 @pytest.mark.usefixtures("unmended")
-def test_vllm_alone_fails_the_retry(serve: Any, lru: Any) -> None:
+def test_vllm_alone_fails_the_retry(talk: Any, lru: Any) -> None:
     """When this fails, vLLM has mended it, and ours may go."""
 
     async def conversation(server: Server) -> None:
@@ -196,11 +199,11 @@ def test_vllm_alone_fails_the_retry(serve: Any, lru: Any) -> None:
         assert await server.ask(RED) != 200
         assert server.engine.misses == 1
 
-    serve(lru, conversation)
+    talk(lru, conversation)
 
 
 @pytest.mark.usefixtures("mended")
-def test_refused_then_fitting_then_warm_then_another_image(serve: Any, lru: Any) -> None:
+def test_refused_then_fitting_then_warm_then_another_image(talk: Any, lru: Any) -> None:
     async def conversation(server: Server) -> None:
         assert await server.ask_too_much(RED) == 400
         assert [await server.ask(RED), await server.ask(RED), await server.ask(BLUE)] == [200] * 3
@@ -210,11 +213,11 @@ def test_refused_then_fitting_then_warm_then_another_image(serve: Any, lru: Any)
         assert server.sent() == [False, False, True, False, True]
         assert server.engine.misses == 0
 
-    serve(lru, conversation)
+    talk(lru, conversation)
 
 
 @pytest.mark.usefixtures("mended")
-def test_requests_that_fail_while_being_sent(serve: Any, lru: Any) -> None:
+def test_requests_that_fail_while_being_sent(talk: Any, lru: Any) -> None:
     async def fails() -> None:
         raise ConnectionError("nobody listens")
 
@@ -238,11 +241,11 @@ def test_requests_that_fail_while_being_sent(serve: Any, lru: Any) -> None:
         assert server.sent() == [True, True]
         assert server.engine.misses == 0
 
-    serve(lru, conversation)
+    talk(lru, conversation)
 
 
 @pytest.mark.usefixtures("mended")
-def test_refused_and_fitting_requests_at_once(serve: Any, lru: Any) -> None:
+def test_refused_and_fitting_requests_at_once(talk: Any, lru: Any) -> None:
     async def conversation(server: Server) -> None:
         for image in (RED, BLUE):
             asked = [
@@ -257,12 +260,12 @@ def test_refused_and_fitting_requests_at_once(serve: Any, lru: Any) -> None:
         assert server.sent() == [False] * 3
         assert server.engine.misses == 0
 
-    serve(lru, conversation)
+    talk(lru, conversation)
 
 
 @pytest.mark.usefixtures("mended")
 @pytest.mark.parametrize(("room", "warm"), [("0.001", [False]), ("0.0001", [True])], ids=["one picture", "none"])
-def test_caches_smaller_than_a_request(serve: Any, room: str, warm: list[bool]) -> None:
+def test_caches_smaller_than_a_request(talk: Any, room: str, warm: list[bool]) -> None:
     async def conversation(server: Server) -> None:
         assert await server.ask(RED, BLUE) == 200
         assert server.sent() == [True, True]
@@ -273,11 +276,11 @@ def test_caches_smaller_than_a_request(serve: Any, room: str, warm: list[bool]) 
         assert [await server.ask(RED, BLUE), await server.ask(BLUE, RED)] == [200] * 2
         assert server.engine.misses == 0
 
-    serve(configuration("--mm-processor-cache-gb", room), conversation)
+    talk(configuration("--mm-processor-cache-gb", room), conversation)
 
 
 @pytest.mark.parametrize("mends", [False, True])
-def test_refusals_do_not_fill_the_shared_memory(request: Any, serve: Any, shm: Any, mends: bool) -> None:
+def test_refusals_do_not_fill_the_shared_memory(request: Any, talk: Any, shm: Any, mends: bool) -> None:
     request.getfixturevalue("mended" if mends else "unmended")
 
     async def conversation(server: Server) -> None:
@@ -286,4 +289,4 @@ def test_refusals_do_not_fill_the_shared_memory(request: Any, serve: Any, shm: A
         assert [await server.ask(RED), await server.ask(RED)] == [200, 200]
         assert ["address" in item for item in server.engine.media] == [mends] * 2
 
-    serve(shm, conversation)
+    talk(shm, conversation)
