@@ -1,0 +1,168 @@
+"""Both engines of ``quaver serve`` side by side: the same checkpoints, requests and clients, in turns, in one run.
+
+Joint reads run on a Clef release whose layers are all attention, label reads on a Qwen3-like chat model: a CPU
+without AVX512-BF16 runs both in vLLM. Weights are random, precision is float32. Prints medians and the median ratio of
+the rounds, then one line of JSON.
+
+    .venv/bin/python benchmarks/beside_vllm.py [--rounds 5] [--eager] [--tiny]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+from checkpoints import CACHE, TINY, checkpoint
+from engine_texts import Texts, difference
+from engine_timing import in_turns, medians, ratio
+from serving import serving
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+CHAT = {
+    "vocab_size": 2752,
+    "hidden_size": 512,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 64,
+}
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+REUSE = '{"quaver": {"state_reuse": true}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``requests`` about states of ``tokens``, every state asked about ``times`` times, from ``clients`` at once."""
+
+    name: str
+    tokens: int
+    requests: int
+    times: int
+    clients: int
+
+    def bodies(self, texts: Texts, seed: object) -> list[dict[str, Any]]:
+        states = [texts.state(self.tokens, f"{seed} {number}") for number in range(self.requests // self.times)]
+        return [
+            {"state": state, "questions": texts.questions(0, f"{seed} {turn}")}
+            for turn in range(self.times)
+            for state in states
+        ]
+
+
+LOADS = (
+    Load("one client, new states", 250, 8, 1, 1),
+    Load("8 clients, new states", 250, 32, 1, 8),
+    Load("8 clients, every state 8 times", 1000, 32, 8, 8),
+)
+SMALL = (Load("4 clients, every state twice", 200, 8, 2, 4),)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5, help="each with both engines")
+    parser.add_argument("--eager", action="store_true", help="vLLM does not compile")
+    parser.add_argument("--tiny", action="store_true", help="a small run, whose figures mean nothing")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the checkpoints")
+    given = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
+    rows = []
+    print("| read | load | quaver | vllm | vllm takes of quaver's time | difference |\n|---|---|---|---|---|---|")
+    for read, model in {"joint": checkpoint("dense-0.1b", given.cache), "label": chat(given.cache)}.items():
+        for row in compare(read, model, SMALL if given.tiny else LOADS, 1 if given.tiny else given.rounds, given.eager):
+            rows.append(row)
+            rates = " | ".join(f"{row[engine]:.2f} requests/s" for engine in ("quaver", "vllm"))
+            print(f"| {read} | {row['load']} | {rates} | {row['ratio']:.2f} | {row['difference']:.1g} |", flush=True)
+    print(
+        json.dumps({"benchmark": "vllm", "threads": os.environ["OMP_NUM_THREADS"], "eager": given.eager, "rows": rows})
+    )
+
+
+def compare(read: str, model: Path, loads: Sequence[Load], rounds: int, eager: bool) -> list[dict[str, Any]]:
+    """Every load on both servers, which wait for their turn side by side."""
+    options = ["--dtype", "float32", "--special-tokens", "reference", "--max-length", "4096"]
+    theirs = ["--max-model-len", "4096", "--enable-prefix-caching", *(["--enforce-eager"] if eager else [])]
+    theirs += ["--additional-config", REUSE] if read == "joint" else []
+    texts, rows = Texts(TINY), []
+    with ExitStack() as servers:
+        clients = {
+            "quaver": httpx.Client(base_url=servers.enter_context(serving("quaver", model, *options)), timeout=600),
+            "vllm": httpx.Client(
+                base_url=servers.enter_context(serving("vllm", model, *options, *theirs)), timeout=600
+            ),
+        }
+        for load in loads:
+            replies: dict[str, list[dict[str, Any]]] = {}
+
+            def sides(number: int, load: Load = load, replies: Any = replies) -> dict[str, Callable[[], object]]:
+                bodies = load.bodies(texts, f"{load.name} {number}")
+
+                def ask(engine: str) -> Callable[[], object]:
+                    def work() -> None:
+                        with ThreadPoolExecutor(load.clients) as threads:
+                            replies[engine] = list(threads.map(lambda body: posted(clients[engine], body), bodies))
+
+                    return work
+
+                return {engine: ask(engine) for engine in clients}
+
+            for warm in sides(-1).values():
+                warm()
+            measured = in_turns(rounds, sides)
+            rows.append(
+                {
+                    "read": read,
+                    "load": load.name,
+                    **{engine: load.requests / value for engine, value in medians(measured).items()},
+                    "ratio": ratio(measured["vllm"], measured["quaver"]),
+                    "difference": max(map(difference, replies["quaver"], replies["vllm"])),
+                    "reused": {engine: reused(answers) for engine, answers in replies.items()},
+                }
+            )
+    return rows
+
+
+def posted(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
+    reply = client.post("/v1/systemone", json=body)
+    reply.raise_for_status()
+    answered: dict[str, Any] = reply.json()
+    return answered
+
+
+def reused(replies: list[dict[str, Any]]) -> float:
+    """Which share of the last round's tokens was not read again."""
+    usage = [reply["usage"] for reply in replies]
+    cached = sum(one["input_tokens_details"]["cached_tokens"] for one in usage)
+    return round(cached / sum(one["input_tokens"] for one in usage), 3)
+
+
+def chat(cache: Path) -> Path:
+    """A chat model with the tokenizer of the tests' tiny release, made once."""
+    folder = cache / "chat-0.03b"
+    if not folder.exists():
+        unfinished = folder.with_name("chat-0.03b.part")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        torch.manual_seed(20261130)
+        Qwen3ForCausalLM(Qwen3Config(**CHAT, max_position_embeddings=8192)).save_pretrained(unfinished)
+        shutil.copy(TINY / "tokenizer.json", unfinished)
+        settings = json.loads((TINY / "tokenizer_config.json").read_text())
+        (unfinished / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
+        unfinished.rename(folder)
+    return folder
+
+
+if __name__ == "__main__":
+    main()

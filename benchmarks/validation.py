@@ -1,0 +1,172 @@
+"""Ten inputs of each tiny Clef release through a served engine, beside the published code's answers.
+
+Every input is asked alone once and twice among four clients. Its top options must be the reference's; printed is the
+largest difference of a probability. The reference's numbers are the golden vectors of the tests, computed in float32.
+Ends with 1 when a top option differs.
+
+    .venv/bin/python benchmarks/validation.py [--engine quaver] [--engine vllm] [--dtype float32] [--compiled]
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+from serving import ROOT, Engine, python, serving
+
+sys.path.insert(0, str(ROOT / "tests/golden"))
+from vectors import cases
+
+GOLDEN = ROOT / "tests/golden"
+#: Questions of all types, criteria in other scripts, empty instructions, a cut state, one and two images, a film, both.
+INPUTS = {
+    "clef-flash-tiny": [
+        "text-plain",
+        "text-cjk",
+        "instr-variants",
+        "state-nested",
+        "choice-26",
+        "trunc-400",
+        "image-scene_640x480",
+        "image-2",
+        "video-8",
+        "video-image",
+    ],
+    "clef-omni-tiny": [
+        "text-plain",
+        "text-mixed",
+        "text-combining",
+        "state-nested",
+        "trunc-600",
+        "image-square_256",
+        "image-2",
+        "audio-mp3",
+        "video-odd",
+        "mixed-image-audio-video-silent",
+    ],
+}
+HEADING = """\
+| engine | release | precision | way | inputs | top options | largest difference |
+|---|---|---|---|---|---|---|"""
+CLIENTS = 4
+SETTINGS = {"--confidence": "max", "--special-tokens": "reference"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one way of asking gave: how many top options of ``questions`` agree, and the largest difference."""
+
+    difference: float
+    agreed: int
+    questions: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--engine", action="append", choices=["quaver", "vllm"], help="both when not given")
+    parser.add_argument("--release", action="append", choices=[*INPUTS], help="both when not given")
+    parser.add_argument("--dtype", action="append", choices=["float32", "bfloat16"], help="both when not given")
+    parser.add_argument("--compiled", action="store_true", help="vLLM compiled too, not only eager")
+    given = parser.parse_args()
+    engines: list[Engine] = given.engine or ["quaver", "vllm"]
+    print(HEADING)
+    rows = []
+    for engine in engines:
+        for release in given.release or INPUTS:
+            if reason := cannot(engine, release):
+                print(f"| {engine} | {release} | | | not run | | {reason} |")
+                continue
+            for dtype in given.dtype or ["float32", "bfloat16"]:
+                for way in ["eager", "compiled"] if engine == "vllm" and given.compiled else ["eager"]:
+                    seen = validate(engine, release, dtype, way)
+                    rows.append({"engine": engine, "release": release, "dtype": dtype, "way": way, **seen})
+                    print(
+                        f"| {engine} | {release} | {dtype} | {way} | {seen['inputs']} | {seen['agreed']} of "
+                        f"{seen['questions']} | {seen['difference']:.2g} ({seen['worst']}) |",
+                        flush=True,
+                    )
+    print(json.dumps({"benchmark": "validation", "rows": rows}))
+    sys.exit(any(row["agreed"] < row["questions"] for row in rows))
+
+
+def cannot(engine: Engine, release: str) -> str | None:
+    """Why this machine cannot run it."""
+    if engine == "quaver":
+        return None
+    if python(engine) is None:
+        return "vLLM is not installed"
+    supported = torch.cuda.is_available() or torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    if release == "clef-flash-tiny" and not supported:
+        return "vLLM's gated delta layers need AVX512-BF16 or AMX on a CPU"
+    return None
+
+
+def validate(engine: Engine, release: str, dtype: str, way: str) -> dict[str, Any]:
+    """All inputs once alone and twice in company, on servers of the lengths that they ask for."""
+    found = {case["id"]: case for case in cases(f"{release}/cases")}
+    chosen = [found[name] for name in INPUTS[release]]
+    results: list[tuple[str, Seen]] = []
+    for length in {case.get("max_length") for case in chosen}:
+        group = [case for case in chosen if case.get("max_length") == length]
+        options = [text for pair in SETTINGS.items() for text in pair] + ["--dtype", dtype]
+        options += [] if length is None else ["--max-length", str(length)]
+        if engine == "vllm":
+            options += ["--max-model-len", "4096", *(["--enforce-eager"] if way == "eager" else [])]
+        with serving(engine, GOLDEN / release, *options) as url:
+            results += [(case["id"], compare(ask(url, release, case), case)) for case in group]
+            with ThreadPoolExecutor(CLIENTS) as clients:
+                replies = clients.map(lambda case: ask(url, release, case), group * 2)
+                results += [(case["id"], compare(reply, case)) for reply, case in zip(replies, group * 2, strict=True)]
+    worst, seen = max(results, key=lambda result: result[1].difference)
+    return {
+        "inputs": len(results),
+        "agreed": sum(one.agreed for _, one in results),
+        "questions": sum(one.questions for _, one in results),
+        "difference": seen.difference,
+        "worst": worst,
+    }
+
+
+def ask(url: str, release: str, case: dict[str, Any]) -> dict[str, Any]:
+    asked = {key: value for key, value in case["request"].items() if key != "model"}
+    for kind in {"images", "audio", "videos"} & asked.keys():
+        asked[kind] = [data_url(GOLDEN / release / item) for item in asked[kind]]
+    reply = httpx.post(f"{url}/v1/systemone", json=asked, timeout=600)
+    reply.raise_for_status()
+    body: dict[str, Any] = reply.json()
+    return body
+
+
+def data_url(file: Path) -> str:
+    return f"data:;base64,{base64.b64encode(file.read_bytes()).decode()}"
+
+
+def compare(reply: dict[str, Any], case: dict[str, Any]) -> Seen:
+    pairs = list(answers(reply, case))
+    agreed = sum(max(range(len(ours)), key=ours.__getitem__) == theirs.index(max(theirs)) for ours, theirs in pairs)
+    return Seen(
+        max(abs(a - b) for ours, theirs in pairs for a, b in zip(ours, theirs, strict=True)), agreed, len(pairs)
+    )
+
+
+def answers(reply: dict[str, Any], case: dict[str, Any]) -> Iterator[tuple[list[float], list[float]]]:
+    """Probabilities of every question, ours and the reference's, options in the order of the prompt."""
+    for question, expected in zip(case["questions"], case["probabilities_fp32"], strict=True):
+        answer = reply["answers"][question["id"]]
+        if question["type"] == "noul":
+            yield [answer["noul"], 1 - answer["noul"]], [expected[0], 1 - expected[0]]
+        else:
+            yield [answer["probabilities"][name] for name in question["option_ids"]], expected
+
+
+if __name__ == "__main__":
+    main()
