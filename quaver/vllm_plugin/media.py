@@ -95,7 +95,7 @@ def _items(tensors: Mapping[str, Tensor]) -> Mapping[str, Sequence[Any]]:
     renamed = dict(tensors)
     if (seconds := renamed.pop("video_second_per_grid", None)) is not None:
         renamed["second_per_grid_ts"] = seconds
-    if (heard := renamed.pop("feature_attention_mask", None)) is not None:
+    if (heard := renamed.get("feature_attention_mask")) is not None:
         # Padded clips [clips, values, frames] become one after another, [values, frames].
         features = renamed.pop("input_features")
         renamed["input_audio_features"] = features.movedim(1, 2)[heard.bool()].T
@@ -113,6 +113,8 @@ def _items(tensors: Mapping[str, Tensor]) -> Mapping[str, Sequence[Any]]:
             "second_per_grid_ts": MultiModalFieldConfig.batched("video", keep_on_cpu=True),
             "input_audio_features": MultiModalFieldConfig.flat_from_sizes("audio", frames, dim=1),
             "audio_feature_lengths": MultiModalFieldConfig.batched("audio", keep_on_cpu=True),
+            # Nothing reads it beside the lengths, but the model's class asks for it.
+            "feature_attention_mask": MultiModalFieldConfig.batched("audio", keep_on_cpu=True),
         },
     )
 
