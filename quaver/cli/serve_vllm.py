@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from quaver.errors import BadRequest, Unavailable
 
 PLUGIN = "quaver"
+EMBEDDED = "embedded"
 #: Our options that vLLM has too, by its names.
 FLAGS = {
     "host": "--host",
@@ -49,6 +50,8 @@ def start(model: str, given: Mapping[str, Any], keys: Sequence[str], flags: Sequ
 
     Raises BadRequest for an option that vLLM has no place for, Unavailable when vLLM is not installed.
     """
+    if model == EMBEDDED:
+        raise BadRequest(f"the {EMBEDDED} model is read by quaver's own engine; name a release for --engine vllm")
     if find_spec("vllm") is None:
         raise Unavailable("vllm is not installed; pip install 'quaver[vllm]' beside it, or serve with quaver's engine")
     named = [name for name in os.environ.get("VLLM_PLUGINS", "").split(",") if name]

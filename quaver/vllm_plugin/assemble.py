@@ -61,8 +61,8 @@ def decider_over(client: EngineClient, set_up: VllmSettings, media: MediaReader)
                 raise BadRequest(f"label reads need --logprobs-mode {' or '.join(LOGPROBS_MODES)}")
             # One position is for the token that vLLM takes.
             family = _label(info, set_up, rule, config.max_model_len - 1)
-        case "split":
-            raise BadRelease(f"{info.name} is read by quaver's own engine; serve it without vLLM")
+        case _:
+            raise BadRelease(f"{info.name} is read by quaver's own engine alone; serve it without vLLM")
     return Decider(family, VllmEngine(client, asyncio.get_running_loop()), settings)
 
 

@@ -12,6 +12,7 @@ from vllm.inputs import tokens_input
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, SamplingParams
 
+from quaver.decider.media import PlacedMedia
 from quaver.engine.job import Reading, not_finite
 from quaver.errors import EngineFault
 from quaver.heads.labels import pooled
@@ -27,7 +28,7 @@ class LabelAsk:
     """
 
     place: LabelPlace
-    media: None
+    media: PlacedMedia | None
     salt: str
 
     @property

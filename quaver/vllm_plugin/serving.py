@@ -76,8 +76,11 @@ class VllmEngine:
                     readings = await _together(
                         [prompt.read(self._client, f"{request_id}-{i}", priority) for i, prompt in enumerate(prompts)]
                     )
-        except BaseException as error:
-            self._counts["jobs_failed" if isinstance(error, QuaverError) else "jobs_dropped"] += 1
+        except (Expired, asyncio.CancelledError):
+            self._counts["jobs_dropped"] += 1
+            raise
+        except QuaverError:
+            self._counts["jobs_failed"] += 1
             raise
         self._counts["jobs_done"] += 1
         self._counts["tokens_computed"] += sum(reading.computed for reading in readings)

@@ -47,7 +47,8 @@ class VllmSettings:
                 raise BadRequest(f'"{KEY}" of the additional configuration has no {name!r}; known: {", ".join(hints)}')
             if not _fits(value, hints[name]):
                 raise BadRequest(f'"{KEY}" of the additional configuration: {name} may not be {value!r}')
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+        values: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in given.items()}
+        return cls(**values)
 
 
 def _fits(value: object, hint: Any) -> bool:
