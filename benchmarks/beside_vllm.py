@@ -1,10 +1,10 @@
 """Both engines of ``quaver serve`` side by side: the same checkpoints, requests and clients, in turns, in one run.
 
 Joint reads run on a Clef release whose layers are all attention, label reads on a Qwen3-like chat model: a CPU
-without AVX512-BF16 runs both in vLLM. Weights are random, precision is float32. Prints medians and the median ratio of
-the rounds, then one line of JSON.
+without AVX512-BF16 runs both in vLLM. Weights are random. Prints medians and the median ratio of the rounds, then one
+line of JSON.
 
-    .venv/bin/python benchmarks/beside_vllm.py [--rounds 5] [--eager] [--tiny]
+    .venv/bin/python benchmarks/beside_vllm.py [--rounds 5] [--layout dense-0.1b] [--dtype float32] [--eager] [--tiny]
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ from typing import Any
 
 import httpx
 import torch
-from checkpoints import CACHE, TINY, checkpoint
+from checkpoints import CACHE, LAYOUTS, TINY, checkpoint
 from engine_texts import Texts, difference
 from engine_timing import in_turns, medians, ratio
-from serving import serving
+from serving import Engine, serving
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 CHAT = {
@@ -74,6 +74,8 @@ SMALL = (Load("4 clients, every state twice", 200, 8, 2, 4),)
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5, help="each with both engines")
+    parser.add_argument("--layout", choices=LAYOUTS, default="dense-0.1b", help="of the joint reads")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of both engines")
     parser.add_argument("--eager", action="store_true", help="vLLM does not compile")
     parser.add_argument("--tiny", action="store_true", help="a small run, whose figures mean nothing")
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the checkpoints")
@@ -81,29 +83,29 @@ def main() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
     rows = []
     print("| read | load | quaver | vllm | vllm takes of quaver's time | difference |\n|---|---|---|---|---|---|")
-    for read, model in {"joint": checkpoint("dense-0.1b", given.cache), "label": chat(given.cache)}.items():
-        for row in compare(read, model, SMALL if given.tiny else LOADS, 1 if given.tiny else given.rounds, given.eager):
+    for read, model in {"joint": checkpoint(given.layout, given.cache), "label": chat(given.cache)}.items():
+        options = ["--dtype", given.dtype, "--special-tokens", "reference", "--max-length", "4096"]
+        theirs = ["--max-model-len", "4096", "--enable-prefix-caching", *(["--enforce-eager"] if given.eager else [])]
+        # On a GPU both engines are on the same one.
+        theirs += ["--gpu-memory-utilization", "0.5"]
+        theirs += ["--additional-config", REUSE] if read == "joint" else []
+        sides: dict[Engine, list[str]] = {"quaver": options, "vllm": options + theirs}
+        for row in compare(read, model, sides, SMALL if given.tiny else LOADS, 1 if given.tiny else given.rounds):
             rows.append(row)
             rates = " | ".join(f"{row[engine]:.2f} requests/s" for engine in ("quaver", "vllm"))
             print(f"| {read} | {row['load']} | {rates} | {row['ratio']:.2f} | {row['difference']:.1g} |", flush=True)
-    print(
-        json.dumps({"benchmark": "vllm", "threads": os.environ["OMP_NUM_THREADS"], "eager": given.eager, "rows": rows})
-    )
+    machine = {"threads": os.environ["OMP_NUM_THREADS"], "eager": given.eager, "dtype": given.dtype}
+    print(json.dumps({"benchmark": "beside vllm", **machine, "rows": rows}))
 
 
-def compare(read: str, model: Path, loads: Sequence[Load], rounds: int, eager: bool) -> list[dict[str, Any]]:
+def compare(
+    read: str, model: Path, options: Mapping[Engine, Sequence[str]], loads: Sequence[Load], rounds: int
+) -> list[dict[str, Any]]:
     """Every load on both servers, which wait for their turn side by side."""
-    options = ["--dtype", "float32", "--special-tokens", "reference", "--max-length", "4096"]
-    theirs = ["--max-model-len", "4096", "--enable-prefix-caching", *(["--enforce-eager"] if eager else [])]
-    theirs += ["--additional-config", REUSE] if read == "joint" else []
     texts, rows = Texts(TINY), []
     with ExitStack() as servers:
-        clients = {
-            "quaver": httpx.Client(base_url=servers.enter_context(serving("quaver", model, *options)), timeout=600),
-            "vllm": httpx.Client(
-                base_url=servers.enter_context(serving("vllm", model, *options, *theirs)), timeout=600
-            ),
-        }
+        urls = {engine: servers.enter_context(serving(engine, model, *told)) for engine, told in options.items()}
+        clients = {engine: httpx.Client(base_url=url, timeout=600) for engine, url in urls.items()}
         for load in loads:
             replies: dict[str, list[dict[str, Any]]] = {}
 
