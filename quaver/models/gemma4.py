@@ -44,7 +44,8 @@ class Gemma4Backbone(ChatBackbone):
 
     Layers without a window read an image causally. In those with a window the tokens of an image see each
     other, also when it is longer than the window, which bounds only what lies before a token. Releases
-    without ``use_bidirectional_attention`` read images causally in all layers. ``knobs`` change that.
+    without ``use_bidirectional_attention`` read images causally in all layers: ``sees_two_ways`` is False.
+    ``knobs`` change that.
 
     Raises BadRelease as ``ChatBackbone`` does, and BadRequest for a knob that this model does not have.
     """
@@ -53,12 +54,10 @@ class Gemma4Backbone(ChatBackbone):
         config, text = model.config, model.config.get_text_config()
         self.config: Any = config
         self._window: int = text.sliding_window
-        self._sees_two_ways: bool = text.use_bidirectional_attention == "vision"
+        self.sees_two_ways: bool = text.use_bidirectional_attention == "vision"
         self._sees: bool = getattr(config, "vision_config", None) is not None
-        self._tokens = {
-            kind: getattr(config, f"{kind}_token_id", None) if self._sees else None
-            for kind in ("image", "video", "audio")
-        }
+        kinds = ("image", "video", "audio") if self._sees else ()
+        self._tokens: dict[str, int] = {kind: getattr(config, f"{kind}_token_id") for kind in kinds}
         self._pad: int = text.pad_token_id
         self._per_layer = bool(getattr(text, "hidden_size_per_layer_input", 0))
         self.knobs = Gemma4Knobs()
@@ -68,15 +67,10 @@ class Gemma4Backbone(ChatBackbone):
         adjust(model.model, self.knobs)
 
     @property
-    def sees_two_ways(self) -> bool:
-        """Whether the release lets the tokens of an image see each other."""
-        return self._sees_two_ways
-
-    @property
     def facts(self) -> dict[str, bool | int | None]:
         """The knobs as JSON values, and what this release does where they leave it to the release."""
         return self.knobs.facts() | {
-            "bidirectional": self._sees_two_ways and self.knobs.bidirectional,
+            "bidirectional": self.sees_two_ways and self.knobs.bidirectional,
             "sliding_window": self.knobs.sliding_window or self._window,
         }
 
@@ -99,7 +93,7 @@ class Gemma4Backbone(ChatBackbone):
         if media is None:
             return Inputs(tokens, positions)
         places = (tokens == self._tokens["image"]).nonzero().squeeze(1)
-        two_ways = self._sees_two_ways and self.knobs.bidirectional
+        two_ways = self.sees_two_ways and self.knobs.bidirectional
         return Inputs(tokens, positions, media, places, blocks=_runs(places) if two_ways else ())
 
     def _packing(self, rows: Sequence[Row], pause: Pause | None) -> Packing:
@@ -127,8 +121,7 @@ class Gemma4Backbone(ChatBackbone):
 
     def _check_tokens(self, ids: Sequence[int], media: Media | None) -> None:
         for name, token in self._tokens.items():
-            expected = media.ids.count(token) if media and token is not None else 0
-            found = ids.count(token) if token is not None else 0
+            expected, found = media.ids.count(token) if media else 0, ids.count(token)
             if found != expected:
                 raise BadRequest(
                     f"the prompt holds {found} {name} tokens where its media give {expected}; this model reads text "
@@ -136,7 +129,7 @@ class Gemma4Backbone(ChatBackbone):
                 )
 
     def _check_masks(self, knobs: Gemma4Knobs) -> None:
-        if self._sees_two_ways:
+        if self.sees_two_ways:
             return
         for name in ("bidirectional", "bidirectional_full_layers"):
             if getattr(knobs, name) != getattr(Gemma4Knobs(), name):

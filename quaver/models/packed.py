@@ -125,7 +125,7 @@ class Packing:
         key = self.keys_values[layer][0]
         width = key[:, 0].numel()
         first = sum(2 * known[:, 0].numel() for known, _ in self.keys_values[:layer])
-        pairs = [piece[:, first : first + 2 * width].split(width, dim=1) for piece in row.past]
+        pairs = [torch.split(piece[:, first : first + 2 * width], width, dim=1) for piece in row.past]
         keys, values = (
             [x.unflatten(1, key[:, 0].shape).transpose(0, 1) for x in xs] for xs in zip(*pairs, strict=True)
         )

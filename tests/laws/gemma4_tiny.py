@@ -60,7 +60,6 @@ VISION = {
     "patch_size": 4,
     "pooling_kernel_size": 2,
     "position_embedding_size": 64,
-    "standardize": True,
 }
 UNIFIED_VISION = {
     "patch_size": 4,
@@ -92,7 +91,8 @@ def tiny_gemma4(shape: str, audio: bool = False, **changes: Any) -> Any:
         unified = Gemma4UnifiedConfig(vision_config=UNIFIED_VISION, **parts, **tokens)
         model = Gemma4UnifiedForConditionalGeneration(unified)
     else:
-        model = Gemma4ForConditionalGeneration(Gemma4Config(vision_config=VISION, **parts, **tokens))
+        vision = VISION | ({"use_clipped_linears": True} if shape == "E2B" else {"standardize": True})
+        model = Gemma4ForConditionalGeneration(Gemma4Config(vision_config=vision, **parts, **tokens))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "position" in name or "pos_embedding" in name:
