@@ -65,8 +65,11 @@ def test_answers_without_label_mass_are_marked(folder: Path) -> None:
 
 
 def test_prompts_are_written_as_told(folder: Path) -> None:
-    ours, theirs = reply(folder), reply(folder, "--prompt-style", "vllm")
-    assert ours["usage"]["input_tokens"] != theirs["usage"]["input_tokens"]
+    with quaver.load(str(folder), prompt_style="vllm") as decider:
+        expected = decider.decide(STATE, {"Which team?": quaver.Choice("Which team?", dict.fromkeys(TEAMS))})
+    written = probabilities(reply(folder, "--prompt-style", "vllm"))
+    assert written == pytest.approx(expected["Which team?"].probabilities, abs=1e-4)
+    assert written != probabilities(reply(folder))
     with pytest.raises(BadRequest, match="options in the order of the request"):
         run(folder, "--prompt-style", "vllm", "--option-orders", "2")
 

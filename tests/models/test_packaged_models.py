@@ -27,7 +27,7 @@ from quaver.prompts.chat_template import load_chat_template
 from quaver.prompts.tokenizer import PromptTokenizer
 
 STATE = "I was charged twice this month and nobody answers my mails. Refund me now!"
-CODES = [f"code {number:02d}" for number in range(60)]
+CODES = [f"code {number:02d}" for number in range(24)]
 TEXTS = (
     STATE,
     "  two  spaces\n\n\nand lines\t",
