@@ -82,10 +82,12 @@ class LabelPrompt:
         """
         asked = [self._ask(name, question, (orders or {}).get(name)) for name, question in request.questions.items()]
         state, *questions = self._tokenizer.encode(
-            [words(request.state), *(question.text for question in asked)], self._special_tokens
+            # With the template's own words before it: some tokenizers write a line break by what follows it.
+            [(opening.rest if opening else "") + words(request.state), *(question.text for question in asked)],
+            self._special_tokens,
         )
         head, tail = self._tokenizer.fixed(self._turn.head), self._tokenizer.fixed(self._turn.tail)
-        before = (*opening.ids, *self._tokenizer.fixed(opening.rest)) if opening else head
+        before = opening.ids if opening else head
         room = self.max_length - len(before) - len(tail) - max(map(len, questions))
         if room < 0:
             longest = max(zip(map(len, questions), request.questions, strict=True))[1]
