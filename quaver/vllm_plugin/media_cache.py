@@ -71,7 +71,9 @@ class LruSenderCache(LruKeyReplicatedSenderCache):
     ) -> MultiModalProcessorCacheOutItem:
         with self._lock:
             self._settle()
-            known = self._cache.get(mm_hash) or self._promised.get(mm_hash)
+            known = self._cache.get(mm_hash)
+            if known is None and mm_item is None:
+                known = self._promised.get(mm_hash)
         if known is not None:
             return None, known.prompt_updates
         assert mm_item is not None, f"nothing is known of {mm_hash}, and its data were not prepared"
@@ -147,7 +149,7 @@ def install() -> None:
             for name, wrap in (("add_request", _telling), ("add_request_async", _telling_async)):
                 method = client.__dict__.get(name)
                 if method is not None and not hasattr(method, "tells_when_sent"):
-                    telling = wrap(method)
+                    telling: Any = wrap(method)
                     telling.tells_when_sent = True
                     setattr(client, name, telling)
 

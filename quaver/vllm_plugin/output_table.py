@@ -14,8 +14,9 @@ measured against the release's, because the head adds these rows to its queries.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import Parameter
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 from vllm.model_executor.models.utils import PPMissingLayer
@@ -49,7 +50,7 @@ class OutputTable(VocabParallelEmbedding):
         super().weight_loader(param, loaded_weight)
 
 
-def use_output_table(language_model: nn.Module) -> None:
+def use_output_table(language_model: Any) -> None:
     """Makes ``language_model.lm_head`` a lookup table; call at the end of a model's ``__init__``.
 
     Where word embeddings are tied, it becomes the input embedding itself, as one module with two names. A pipeline

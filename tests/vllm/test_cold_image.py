@@ -31,6 +31,7 @@ from vllm.multimodal.cache import (
     factories,
     worker_receiver_cache_from_config,
 )
+from vllm.multimodal.inputs import MultiModalKwargsItem
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, EngineCoreRequestType, FinishReason
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -277,6 +278,26 @@ def test_caches_smaller_than_a_request(talk: Any, room: str, warm: list[bool]) -
         assert server.engine.misses == 0
 
     talk(configuration("--mm-processor-cache-gb", room), conversation)
+
+
+def test_what_the_engine_lost_is_sent_again(lru: Any) -> None:
+    cache = media_cache.LruSenderCache(lru[1].model_config)
+    item = MultiModalKwargsItem.dummy()
+
+    def send() -> bool:
+        """Whether an item that was prepared travels with its data."""
+        data, _ = cache.get_and_update_item((item, []), "hash")
+        if data is not None:
+            data.when_sent()
+        return data is not None
+
+    assert [send(), send()] == [True, False]
+    assert cache.is_cached_item("hash")
+    cache.invalidate("hash")
+    assert cache.get_and_update_item(None, "hash") == (None, []), "its data were not prepared again"
+    assert [send(), send()] == [True, False]
+    cache.clear_cache()
+    assert [send(), send()] == [True, False]
 
 
 @pytest.mark.parametrize("mends", [False, True])
