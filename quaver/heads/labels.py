@@ -79,10 +79,12 @@ def join(reads: Sequence[LabelRead], paths: Paths) -> LabelRead:
 
     An option's probability is the product of those of its tokens at these places, each of the full
     vocabulary; tokens at which all remaining labels agree count as certain. The label mass is the sum,
-    and whether the likeliest token is a label's is said of the first place.
+    and whether the likeliest token is a label's is said of the first place. Labels of one token each have one
+    place, whose read says what their mass is.
     """
     logs = tuple(math.fsum(reads[read].log_probabilities[label] for read, label in path) for path in paths)
-    return LabelRead(logs, math.fsum(math.exp(value) for value in logs), reads[0].argmax_is_label)
+    mass = reads[0].label_mass if len(reads) == 1 else math.fsum(math.exp(value) for value in logs)
+    return LabelRead(logs, mass, reads[0].argmax_is_label)
 
 
 def normalised(logs: Sequence[float]) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from quaver.errors import EngineFault
-from quaver.heads.labels import LabelRead, join, read_labels
+from quaver.heads.labels import join, read_labels
 from quaver.heads.softcap import softcap
 from quaver.prompts.label_schemes import whole_labels
 
@@ -109,9 +109,8 @@ def test_a_token_that_all_labels_share_counts_as_certain() -> None:
     assert tree.paths == (((0, 0),), ((0, 1),))
 
 
-def test_join_of_one_read_is_that_read() -> None:
-    [read] = read_labels(torch.randn(1, 10, generator=GENERATOR), [[[1], [2]]])
-    joined = join([read], [[(0, 0)], [(0, 1)]])
-    assert isinstance(joined, LabelRead)
-    assert joined.probabilities == read.probabilities
-    assert joined.label_mass == pytest.approx(read.label_mass)
+@pytest.mark.parametrize("best_way_only", [False, True])
+def test_join_of_one_read_is_that_read(best_way_only: bool) -> None:
+    logits = torch.randn(1, 10, generator=GENERATOR)
+    [read] = read_labels(logits, [[[1, 3], [2]]], best_way_only=best_way_only)
+    assert join([read], [[(0, 0)], [(0, 1)]]) == read
