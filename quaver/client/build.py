@@ -124,7 +124,6 @@ def _answers(body: Mapping[str, Any], questions: Mapping[str, Question]) -> Answ
             calibration=body.get("x_calibration"),
             abstained=_abstained(body["answers"], questions),
             labels=_labels(body, questions),
-            config=body.get("x_config", {}),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ServerError(f"the reply is not a System One reply: {error!r} is missing or wrong", 200) from None

@@ -98,6 +98,7 @@ def test_how_a_request_is_read_travels_along() -> None:
         confidence="max",
         abstain=Abstention(0.1, "answered"),
         labels=LabelRule(min_mass=0.0, prior_correction=False, orders=2),
+        image_budget=560,
         cache_salt="tenant",
         priority=-3,
         timeout=20.5,
