@@ -56,9 +56,7 @@ class Packing:
     full_blocks: bool = False
     causal: bool = True
     masks: dict[int | None, list[Tensor | None]] = field(default_factory=dict)  # by window, see ``_masks``
-    keys_values: list[tuple[Tensor, Tensor]] = field(
-        default_factory=list
-    )  # of layers that make them, [heads, T, width]
+    keys_values: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # [heads, T, width], see ``_layer``
     states: list[tuple[list[Tensor], list[Tensor]]] = field(default_factory=list)  # per recurrent layer, see Layout
 
     @classmethod

@@ -135,6 +135,22 @@ def test_an_image_across_a_place_to_go_on_from(shape: str) -> None:
     assert isinstance(outcome, Reading) and same_bits(outcome.logits, readings[1].logits)
 
 
+@pytest.mark.parametrize("shape", ["31B", "12B"])
+def test_a_cache_that_holds_half_of_an_image(shape: str) -> None:
+    """It ends where there was no more room; the image is read again as a whole."""
+    before = SNAPSHOT_EVERY - len(HEAD) - 20
+    first, again = (prompt(shape, BOTH, before, question=i) for i in range(2))
+    roomy = reader(shape)
+    read(roomy, first)
+    on = reader(shape, cache_bytes=roomy.tree.used * (SNAPSHOT_EVERY + 2) // first.encoded.state_end)
+    read(on, first)
+    [block] = [block for block in first.inputs.blocks if block[0] < SNAPSHOT_EVERY < block[1]]
+    assert on.tree.length("", again.symbols) == SNAPSHOT_EVERY
+    reading = read(on, again)
+    assert reading.reused == block[0]
+    assert right(shape, again, reading)
+
+
 @pytest.mark.parametrize("shape", ["26B", "12B"])
 def test_many_questions_through_an_engine_read_the_pictures_once(shape: str) -> None:
     asked = [prompt(shape, question=i) for i in range(5)]

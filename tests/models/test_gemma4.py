@@ -13,12 +13,15 @@ import torch
 from gemma4_tiny import IMAGE, LONG, SHAPES, SHORT, WINDOW, tiny_gemma4
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.nn.functional import layer_norm
+from transformers import AutoModelForCausalLM
 
 from quaver.errors import BadRelease, BadRequest
 from quaver.models.backbone import Media, Row
 from quaver.models.gemma4 import Gemma4Backbone, load_gemma4
 from quaver.models.gemma4_knobs import Gemma4Knobs
 from quaver.models.gemma4_probe import mask_probe, mask_probes
+from quaver.models.gemma4_vision import Float32LayerNorm
 
 CPU = torch.device("cpu")
 #: By its width: what ``sees`` says of a query, a key and whether both are of one image.
@@ -216,7 +219,8 @@ def test_soft_tokens_of_unified_are_not_scaled() -> None:
 def test_float32_vision_sees_pixels_that_were_not_rounded(shape: str) -> None:
     media = tiny.media(shape, [(1, LONG)])
     wide = tiny_gemma4(shape).bfloat16().float()  # the weights of a release in bfloat16
-    expected = torch.cat(wide.model.get_image_features(**media.tensors, return_dict=True).pooler_output)
+    with torch.inference_mode():
+        expected = torch.cat(wide.model.get_image_features(**media.tensors, return_dict=True).pooler_output)
     released = Gemma4Backbone(tiny_gemma4(shape).bfloat16())
     exact = Gemma4Backbone(tiny_gemma4(shape).bfloat16(), Gemma4Knobs(fp32_vision_embedder=True))
     inputs = released.prepare(prompt(media), media)
@@ -236,13 +240,20 @@ def test_float32_vision_sees_pixels_that_were_not_rounded(shape: str) -> None:
 
 
 def test_float32_layer_norms() -> None:
-    """As near to float64 as one rounding to bfloat16 allows, on a patch that is nearly flat too."""
+    """As near to float64 as one rounding to bfloat16, also on patches that are nearly flat."""
     model = tiny_gemma4("12B").bfloat16()
     Gemma4Backbone(model, Gemma4Knobs(fp32_layernorm_statistics=True))
-    norm = model.model.embed_vision.patch_ln1
-    flat = (0.5 + 0.004 * torch.rand(3, 192, generator=torch.Generator().manual_seed(1))).bfloat16()
-    exact = torch.nn.functional.layer_norm(flat.double(), (192,), norm.weight.double(), norm.bias.double(), norm.eps)
-    assert torch.equal(norm(flat), exact.bfloat16())
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.LayerNorm)]
+    assert [type(norm) for norm in norms] == [Float32LayerNorm] * 3
+    norm, random = norms[0], torch.Generator().manual_seed(1)
+    flat = (0.5 + 0.004 * torch.rand(64, 192, generator=random)).bfloat16()
+    with torch.inference_mode():
+        norm.weight.normal_(1.0, 0.2, generator=random)
+        norm.bias.normal_(0.0, 0.2, generator=random)
+        exact = layer_norm(flat.double(), (192,), norm.weight.double(), norm.bias.double(), norm.eps)
+        found = norm(flat)
+    assert found.dtype == torch.bfloat16
+    assert (found.double() - exact).norm() / exact.norm() < 2e-3
 
 
 @pytest.mark.parametrize(
@@ -297,6 +308,22 @@ def test_a_release_loads_without_what_hears(shape: str, tmp_path: Path) -> None:
     if shape != "12B":  # by the other rule, see above
         assert differ(read(backbone, ids, media), expected) < 2e-5
     assert load_gemma4(tmp_path, CPU, torch.bfloat16).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("shape", ["E2B", "12B"])
+def test_a_release_of_text_alone(shape: str, tmp_path: Path) -> None:
+    """Of E2B with its per-layer embeddings, which are found by token ids."""
+    config = tiny_gemma4(shape).config.text_config
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    ids = [5 + (7 * i) % 80 for i in range(40)]
+    with torch.inference_mode():
+        expected = model(input_ids=torch.tensor([ids])).logits[0]
+    backbone = load_gemma4(tmp_path, CPU, torch.float32)
+    [computed] = backbone.forward([Row(backbone.prepare(ids), 0, len(ids))])
+    assert differ(logits(backbone, computed.hidden), expected) < 2e-5
+    with pytest.raises(BadRequest, match="reads text"):
+        backbone.prepare(ids, tiny.media(shape, [(1, SHORT)]))
 
 
 def test_weights_that_are_not_all_there(tmp_path: Path) -> None:
