@@ -40,6 +40,9 @@ class JointAsk:
             extra_kwargs={KEY: record.plain()},
         )
         result = await final(client.encode(await self._input(client), asked, request_id, priority=priority))
+        if result.error is not None and result.error.retryable:
+            # The engine has lost an item of media that vLLM believed it to hold, and is not believed to hold any more.
+            result = await final(client.encode(await self._input(client), asked, request_id, priority=priority))
         if result.error is not None:
             raise EngineFault(f"vLLM failed on a prompt: {result.error.message}")
         logits = torch.as_tensor(result.outputs.data).flatten().double()

@@ -127,6 +127,8 @@ async def _through_cache(
     cache = renderer.mm_processor_cache
 
     def look_up() -> dict[str, list[Any]]:
+        if hasattr(renderer, "_drain_mm_cache_invalidations"):  # 0.33 does so where it prepares media itself
+            renderer._drain_mm_cache_invalidations()
         return {
             kind: [
                 cache.get_and_update_item((item, []), known)[0]

@@ -39,7 +39,12 @@ from vllm.v1.engine.core import EngineCoreProc, MultiModalCacheMissError
 from vllm.v1.engine.core_client import AsyncMPClient, EngineCoreClient
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
 
+from quaver.models.backbone import Media
+from quaver.prompts.encoded import Encoded, EncodedQuestion
 from quaver.vllm_plugin import media_cache
+from quaver.vllm_plugin.joint_reads import JointAsk
+from quaver.vllm_plugin.media import VllmMedia
+from quaver.vllm_plugin.record import KEY
 
 RELEASE = Path(__file__).parents[1] / "golden" / "clef-omni-tiny"
 TASKS = ("token_classify",)
@@ -70,7 +75,8 @@ class Engine(EngineCoreProc):
             return
         if self.worker_cache is not None:
             self.worker_cache.get_and_update_features(features)
-        options = sum(request.pooling_params.extra_kwargs["joint_schema"]["option_counts"])
+        asked = request.pooling_params.extra_kwargs
+        options = sum(asked[KEY]["counts"] if KEY in asked else asked["joint_schema"]["option_counts"])
         answer = EngineCoreOutput(
             request_id=request.request_id,
             new_token_ids=[],
@@ -112,8 +118,10 @@ class Wire(AsyncMPClient):
 
 
 class Server:
-    def __init__(self, http: httpx.AsyncClient, wire: Wire) -> None:
-        self.http, self.wire, self.engine = http, wire, wire.engine
+    def __init__(self, http: httpx.AsyncClient, client: AsyncLLM) -> None:
+        self.http, self.client = http, client
+        self.wire: Wire = client.engine_core
+        self.engine = self.wire.engine
 
     async def ask(self, *images: str, instructions: str = "Is it red?") -> int:
         question = {"type": "noul", "instructions": instructions}
@@ -174,7 +182,7 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any, Conversation], None]
         await init_app_state(engine, app.state, args, TASKS)
         transport = httpx.ASGITransport(app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://server") as http:
-            await conversation(Server(http, engine.engine_core))
+            await conversation(Server(http, engine))
         engine.shutdown()
 
     return lambda configured, conversation: asyncio.run(converse(configured, conversation))
@@ -278,6 +286,24 @@ def test_caches_smaller_than_a_request(talk: Any, room: str, warm: list[bool]) -
         assert server.engine.misses == 0
 
     talk(configuration("--mm-processor-cache-gb", room), conversation)
+
+
+@pytest.mark.usefixtures("mended")
+def test_our_reads_send_again_what_the_engine_lost(talk: Any, lru: Any) -> None:
+    pad = 9
+    tensors = {"pixel_values": torch.ones(16, 8), "image_grid_thw": torch.tensor([[1, 4, 4]])}
+    media = VllmMedia(Media((1, pad, pad, pad, pad, 2), tensors, ((0, b"content"),)), (1, 0, 0), torch.tensor([pad]))
+    question = EncodedQuestion("noul", (6, 7), ((7, 8), (8, 9)), ("true", "false"))
+    ask = JointAsk(Encoded((*media.ids, 3, 4, 5), (question,), media_start=0, state_end=6), media, salt="")
+
+    async def conversation(server: Server) -> None:
+        for lost in (False, False, True, False):
+            if lost:
+                server.engine.mm_receiver_cache.clear_cache()
+            assert len((await ask.read(server.client, "request", 0)).logits[0]) == 2
+        assert server.sent() == [True, False, False, True, False]
+
+    talk(lru, conversation)
 
 
 def test_what_the_engine_lost_is_sent_again(lru: Any) -> None:
