@@ -146,6 +146,8 @@ def collect(folder: Path, file: Path, asked: Sequence[Task], settings: dict[str,
     with file.open("a", encoding="utf-8") as sink:
         if begun is None:
             sink.write(json.dumps(settings) + "\n")
+        elif not file.read_bytes().endswith(b"\n"):
+            sink.write("\n")  # the run was stopped within a line
         # So many at a time keep the engine in company and lose little when the run is stopped.
         for at in range(0, len(todo), len(TASKS)):
             if time.time() > until:

@@ -26,7 +26,8 @@ from quaver.models.release import inspect
 from quaver.prompts.chat_template import load_chat_template
 from quaver.prompts.tokenizer import PromptTokenizer
 
-STATE = "I was charged twice this month and nobody answers my mails. Refund me now!"
+#: Without a full stop, which Qwen's tokenizer would merge with the line breaks after it: states are tokenised apart.
+STATE = "I was charged twice this month and nobody answers my mails"
 CODES = [f"code {number:02d}" for number in range(24)]
 TEXTS = (
     STATE,

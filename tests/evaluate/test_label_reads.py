@@ -1,0 +1,82 @@
+"""``benchmarks/label_reads.py`` measures what a decider answers, goes on where it stopped, and says what is not there."""
+
+from __future__ import annotations
+
+import math
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chat_release import chat_release
+
+import quaver
+from quaver.models.release import inspect
+from quaver.questions import LabelRule, Request
+from quaver.train.tasks import Item, Task
+
+STATE = "The parcel came late and the box was torn."
+#: Neither in the order in which prompts write them nor as many as there are orders.
+TEAMS = ("tech", "billing", "delivery", "zoo", "art")
+NOT_READ = Task("other", "auc", quaver.Noul("Is it late?"), [Item(STATE, (1.0, 0.0))])
+TASK = Task(
+    "teams",
+    "accuracy",
+    quaver.Choice("Which team?", dict.fromkeys(TEAMS)),
+    [Item(STATE, (0.0, 0.0, 1.0, 0.0, 0.0)), Item("My screen is black.", (1.0, 0.0, 0.0, 0.0, 0.0))],
+)
+
+
+@pytest.fixture(scope="module")
+def program() -> dict[str, Any]:
+    return runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/label_reads.py"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return chat_release(tmp_path_factory.mktemp("releases") / "tiny-chat")
+
+
+@pytest.fixture
+def file(program: dict[str, Any], folder: Path, tmp_path: Path) -> Iterator[Path]:
+    file = tmp_path / "reads" / "tiny-chat.jsonl"
+    program["collect"](folder, file, [TASK], {"words": 9}, math.inf)
+    yield file
+
+
+def test_every_correction_is_the_deciders(program: dict[str, Any], folder: Path, file: Path) -> None:
+    _, reads = program["load"](file)
+    with quaver.load(str(folder)) as decider:
+        for _, with_prior, count in program["CORRECTIONS"]:
+            rule = LabelRule(prior_correction=with_prior, orders=count)
+            answers = decider.submit(Request(STATE, {"q": TASK.question}, labels=rule)).result()
+            prior = reads["teams", program["PRIOR"]] if with_prior else None
+            found = program["corrected"](TASK, reads["teams", 0], prior, count)
+            assert dict(zip(TEAMS, found.probabilities, strict=True)) == pytest.approx(
+                answers["q"].probabilities, abs=2e-5
+            )
+            if count > 1:
+                assert answers.labels is not None
+                assert max(found.spread) == pytest.approx(answers.labels["q"].order_spread, abs=2e-5)
+
+
+def test_a_stopped_run_goes_on(program: dict[str, Any], folder: Path, file: Path) -> None:
+    whole = program["load"](file)
+    assert list(whole[1]) == [("teams", program["PRIOR"]), ("teams", 0), ("teams", 1)]
+    file.write_text(file.read_text()[:-40])
+    assert ("teams", 1) not in program["load"](file)[1]
+    program["collect"](folder, file, [TASK], {"words": 9}, math.inf)
+    assert program["load"](file) == whole
+    with pytest.raises(ValueError, match="was begun with .*name another folder"):
+        program["collect"](folder, file, [TASK], {"words": 8}, math.inf)
+    assert whole[0]["model"] == inspect(folder).name
+
+
+def test_the_table_says_what_was_not_run(program: dict[str, Any], file: Path) -> None:
+    lines = program["table"]([TASK, NOT_READ], file).splitlines()
+    assert [line for line in lines if "not run" in line] == [lines[-1]]
+    assert lines[-1].startswith("| other | not run |")
+    rows = [line.split(" | ") for line in lines if " orders" in line or " none " in line]
+    assert len(rows) == 5 and rows[0][0] == "| teams; n = 2, commonest label 0.50"
+    assert len({line.count("|") for line in lines[2:]}) == 1
