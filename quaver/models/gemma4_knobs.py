@@ -50,8 +50,3 @@ class Gemma4Knobs:
     def facts(self) -> dict[str, bool | int | None]:
         """The knobs as JSON values, defaults too."""
         return asdict(self)
-
-    @property
-    def changed(self) -> bool:
-        """Whether anything is not as released."""
-        return self != Gemma4Knobs()
