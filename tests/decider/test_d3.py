@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import product
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from d3_tiny import CODES, CONFIG, d3_release
 from PIL import Image
 from safetensors.torch import load_file, save_file
-from seeing_release import seeing_release
 from transformers import AutoProcessor, Qwen3_5Model
 
 import quaver
 from quaver.decider import Decider
 from quaver.errors import BadRelease, BadRequest, TooLong
 
-CODES = [*ascii_uppercase, *map("".join, product(ascii_uppercase, repeat=2))][:255]
-CONFIG: dict[str, Any] = {
-    "format_version": 1,
-    "format_id": "d3-code-readout-v1",
-    "prompt": "d3",
-    "codes": CODES,
-    "token_ids": list(range(255)),
-    "temperature": 0.75,
-    "pooling": "last",
-    "max_length": 2500,
-    "readout_dtype": "float32",
-}
 MODES = ("causal", "noncausal_full_attention")
 STATE = "The parcel came late and the box was torn."
 QUESTIONS: dict[str, dict[str, Any]] = {
@@ -58,17 +44,9 @@ CHAT = (
 TOLERANCE = 2e-5
 
 
-def release(to: Path, mode: str = "causal", **changes: Any) -> Path:
-    folder = seeing_release(to, "bare")
-    readout = torch.randn(255, 64, generator=torch.Generator().manual_seed(5)) / 8
-    save_file({"weight": readout}, folder / "readout.safetensors")
-    (folder / "decision_config.json").write_text(json.dumps({**CONFIG, "attention_mode": mode, **changes}))
-    return folder
-
-
 @pytest.fixture(scope="module", params=MODES)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return release(tmp_path_factory.mktemp("releases") / f"d3-{request.param}", request.param)
+    return d3_release(tmp_path_factory.mktemp("releases") / f"d3-{request.param}", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +139,7 @@ def test_a_state_is_reused_only_where_no_token_sees_what_follows(decider: Decide
 
 
 def test_codes_that_weigh_the_same_are_told(tmp_path: Path) -> None:
-    folder = release(tmp_path / "even")
+    folder = d3_release(tmp_path / "even")
     save_file({"weight": torch.zeros(255, 64)}, folder / "readout.safetensors")
     with quaver.load(str(folder), dtype="float32", min_label_mass=0.01) as decider:
         reply = decider.systemone({"state": STATE, "questions": QUESTIONS})
@@ -190,11 +168,11 @@ def test_what_is_not_asked_of_it(decider: Decider[Any], folder: Path) -> None:
 )
 def test_checkpoints_of_another_form_are_refused(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadRelease, match=reason):
-        quaver.load(str(release(tmp_path / "d3", **changes)))
+        quaver.load(str(d3_release(tmp_path / "d3", **changes)))
 
 
 def test_checkpoints_that_are_not_complete_are_refused(tmp_path: Path) -> None:
-    folder = release(tmp_path / "d3")
+    folder = d3_release(tmp_path / "d3")
     (folder / "readout.safetensors").unlink()
     with pytest.raises(BadRelease, match=r"readout .* cannot be read"):
         quaver.load(str(folder))
