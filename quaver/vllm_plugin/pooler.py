@@ -79,32 +79,22 @@ class JointPooler(Pooler):
                 continue
             prompts.append(_Prompt(index, record, rows, ids[index]))
         if prompts:
-            for prompt, logits in zip(prompts, self._read(prompts), strict=True):
-                outputs[prompt.index] = logits
+            # Every rank takes part in the look-up, so it comes before anything that can fail on one of them.
+            logits = self._read(prompts, self._lexical_rows(prompts))
+            for prompt, row in zip(prompts, logits, strict=True):
+                outputs[prompt.index] = row
         return outputs
 
-    def _read(self, prompts: Sequence[_Prompt]) -> list[Tensor]:
-        # Every rank takes part in the look-up, so it comes before anything that can fail on one of them.
-        lexical = self._lexical_rows(prompts)
-        try:
-            return self._logits(prompts, lexical)
-        except RuntimeError as error:  # out of memory, mostly
-            if len(prompts) == 1:
-                logger.exception("the head failed on a prompt of %d tokens", len(prompts[0].hidden))
-                return [torch.empty(0)]
-            logger.warning("the head failed on %d prompts together and reads them one by one: %s", len(prompts), error)
-        alone: list[Tensor] = []
-        for prompt, row in zip(prompts, lexical, strict=True):
-            try:
-                alone += self._logits([prompt], [row])
-            except RuntimeError:
-                logger.exception("the head failed on a prompt of %d tokens", len(prompt.hidden))
-                alone.append(torch.empty(0))
-        return alone
-
-    def _logits(self, prompts: Sequence[_Prompt], lexical: Sequence[Tensor]) -> list[Tensor]:
+    def _read(self, prompts: Sequence[_Prompt], lexical: Sequence[Tensor]) -> list[Tensor]:
+        """Logits of every prompt; together, or one by one when that fails, and empty where it fails again."""
         assert self.head is not None
-        return self.head([self._input(prompt, rows) for prompt, rows in zip(prompts, lexical, strict=True)])
+        try:
+            return self.head([self._input(prompt, rows) for prompt, rows in zip(prompts, lexical, strict=True)])
+        except RuntimeError:  # out of memory, mostly
+            logger.exception("the head failed on prompts of %s tokens", [len(prompt.hidden) for prompt in prompts])
+        if len(prompts) == 1:
+            return [torch.empty(0)]
+        return [self._read([prompt], [rows])[0] for prompt, rows in zip(prompts, lexical, strict=True)]
 
     def _lexical_rows(self, prompts: Sequence[_Prompt]) -> list[Tensor]:
         """Per prompt the mean output embedding of every option's tokens, [options, hidden] float32; one look-up."""

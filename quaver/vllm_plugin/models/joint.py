@@ -43,7 +43,7 @@ class JointSchemaModel(nn.Module):
         self.pooler = JointPooler(
             head=JointSchemaHead(**config).float().eval(),
             rows=AllPool() if self._memory is None else RowPool(self._memory),
-            lexical=lambda ids: self.language_model.lm_head(ids),
+            lexical=lambda ids: self.language_model.lm_head(ids),  # the module itself would become a part of the pooler
         )
         self.secondary_weights = [
             DefaultModelLoader.Source(
