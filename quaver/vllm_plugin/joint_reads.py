@@ -15,13 +15,12 @@ from quaver.prompts.encoded import Encoded
 from quaver.vllm_plugin.media import VllmMedia
 from quaver.vllm_plugin.record import KEY, TASK, JointRecord
 from quaver.vllm_plugin.serving import final
-from quaver.vllm_plugin.state_reuse import reuses_state
 
 
 @dataclass(frozen=True, slots=True)
 class JointAsk:
-    """One prompt with its questions; see ``VllmPrompt``. Prompts that differ in ``salt`` never share a prefix, and
-    none does that is not to be read from one (``reuse``)."""
+    """One prompt with its questions; see ``VllmPrompt``. Prompts that differ in ``salt`` never share a prefix.
+    ``reuse``: its state may come from vLLM's prefix cache."""
 
     encoded: Encoded
     media: VllmMedia | None = field(compare=False)
@@ -34,11 +33,7 @@ class JointAsk:
 
     async def read(self, client: EngineClient, request_id: str, priority: int) -> Reading:
         record = JointRecord.of(self.encoded)
-        asked = PoolingParams(
-            task=TASK,
-            skip_reading_prefix_cache=not reuses_state(client.vllm_config),
-            extra_kwargs={KEY: record.plain()},
-        )
+        asked = PoolingParams(task=TASK, skip_reading_prefix_cache=not self.reuse, extra_kwargs={KEY: record.plain()})
         result = await final(client.encode(await self._input(client), asked, request_id, priority=priority))
         if result.error is not None and result.error.retryable:
             # The engine has lost an item of media that vLLM believed it to hold, and is not believed to hold any more.
