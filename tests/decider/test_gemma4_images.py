@@ -264,6 +264,18 @@ def test_the_mask_is_seen_from_inside(unified: Path, tower: Path, shape: str, fl
     assert said["x_config"]["bidirectional"] == (verdict == "bidirectional")
 
 
+def test_a_release_that_reads_images_causally_has_no_mask_to_choose(tmp_path: Path) -> None:
+    folder = str(gemma4_release(tmp_path / "tiny-E2B", "E2B"))
+    run = CliRunner().invoke(
+        app, ["probe", "mask", "--model", folder, "--dtype", "float32", "--expect", "causal", "--json"]
+    )
+    assert run.exit_code == 0, run.output
+    said = json.loads(run.stdout)
+    assert (said["change"], said["change_under"], said["x_config"]["bidirectional"]) == (0.0, {}, False)
+    with pytest.raises(BadRequest, match="bidirectional: this release reads images causally"):
+        quaver.load(folder, knobs=Gemma4Knobs(bidirectional=False))
+
+
 def test_the_command_line_asks_with_a_picture(tower: Path, tmp_path: Path, decider: Decider[Any]) -> None:
     file = tmp_path / "photo.png"
     file.write_bytes(base64.b64decode(photo(1).partition(",")[2]))

@@ -28,7 +28,9 @@ def gemma4_release(to: Path, shape: str = "12B", processor: bool = True, **chang
     tokens = Tokenizer.from_file(str(folder("smollm2") / "tokenizer.json"))
     control = ("<bos>", "<|audio|>", *GEMMA4_CONTROL)
     tokens.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in control])
-    model = tiny_gemma4(shape, vocab_size=tokens.get_vocab_size(), **changes)
+    size = tokens.get_vocab_size()
+    per_layer = {} if shape == "12B" else {"vocab_size_per_layer_input": size}
+    model = tiny_gemma4(shape, vocab_size=size, **per_layer, **changes)
     for name, token in NAMED.items():
         setattr(model.config, name, tokens.token_to_id(token))
     model.save_pretrained(to)
