@@ -10,6 +10,7 @@ import shutil
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from tokenizers import AddedToken, Tokenizer
@@ -105,7 +106,8 @@ def tokenizer(name: str) -> PromptTokenizer:
 @cache
 def gemma4_folder() -> Path:
     """Gemma 3's tokenizer with the control tokens that Gemma 4 has besides."""
-    to = ROOT / ".cache" / "gemma4-tokenizer"
+    made_of = crc32(repr((GEMMA4_CONTROL, GEMMA4_WITH_MEDIA)).encode())
+    to = ROOT / ".cache" / f"gemma4-tokenizer-{made_of:08x}"
     if not to.is_dir():
         part = to.with_suffix(f".{os.getpid()}")
         part.mkdir(parents=True)
