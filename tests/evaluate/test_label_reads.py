@@ -1,10 +1,9 @@
-"""``benchmarks/label_reads.py`` measures what a decider answers, goes on where it stopped, and says what is not there."""
+"""``benchmarks/label_reads.py`` measures what a decider answers, goes on where it stopped, tells what was not run."""
 
 from __future__ import annotations
 
 import math
 import runpy
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def file(program: dict[str, Any], folder: Path, tmp_path: Path) -> Iterator[Path]:
+def file(program: dict[str, Any], folder: Path, tmp_path: Path) -> Path:
     file = tmp_path / "reads" / "tiny-chat.jsonl"
     program["collect"](folder, file, [TASK], {"words": 9}, math.inf)
-    yield file
+    return file
 
 
 def test_every_correction_is_the_deciders(program: dict[str, Any], folder: Path, file: Path) -> None:
@@ -62,15 +61,19 @@ def test_every_correction_is_the_deciders(program: dict[str, Any], folder: Path,
 
 
 def test_a_stopped_run_goes_on(program: dict[str, Any], folder: Path, file: Path) -> None:
-    whole = program["load"](file)
-    assert list(whole[1]) == [("teams", program["PRIOR"]), ("teams", 0), ("teams", 1)]
+    settings, whole = program["load"](file)
+    assert settings == {"model": inspect(folder).name, "words": 9}
+    assert list(whole) == [("teams", program["PRIOR"]), ("teams", 0), ("teams", 1)]
     file.write_text(file.read_text()[:-40])
     assert ("teams", 1) not in program["load"](file)[1]
     program["collect"](folder, file, [TASK], {"words": 9}, math.inf)
-    assert program["load"](file) == whole
-    with pytest.raises(ValueError, match="was begun with .*name another folder"):
+    again = program["load"](file)[1]
+    assert list(again) == list(whole)
+    for key, reads in again.items():
+        for read, before in zip(reads, whole[key], strict=True):
+            assert read.log_probabilities == pytest.approx(before.log_probabilities, abs=1e-4)
+    with pytest.raises(ValueError, match=r"was begun with .*name another folder"):
         program["collect"](folder, file, [TASK], {"words": 8}, math.inf)
-    assert whole[0]["model"] == inspect(folder).name
 
 
 def test_the_table_says_what_was_not_run(program: dict[str, Any], file: Path) -> None:
