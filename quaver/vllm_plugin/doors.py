@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from fastapi import FastAPI
+from starlette.middleware import Middleware
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from vllm.entrypoints.serve.middleware.authenticate import AuthenticationMiddleware
@@ -27,4 +28,7 @@ def one_door_each(app: FastAPI, ours: Sequence[Route], keys: Sequence[str]) -> N
     """Puts ``TheirDoor`` in the place of vLLM's check, or where there was none. Before the app's first request."""
     app.user_middleware = [entry for entry in app.user_middleware if entry.cls is not AuthenticationMiddleware]
     if keys:
-        app.add_middleware(TheirDoor, tokens=list(keys), ours=ours)
+        app.user_middleware.insert(0, Middleware(TheirDoor, tokens=list(keys), ours=ours))
+    # vLLM has the layers put together before plugins learn the keys.
+    if app.middleware_stack is not None:
+        app.middleware_stack = app.build_middleware_stack()
