@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-import runpy
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from quaver.models.release import inspect
 from quaver.questions import LabelRule, Request
 from quaver.train.tasks import Item, Task
 
+ROOT = Path(__file__).parents[2]
 STATE = "The parcel came late and the box was torn."
 #: Neither in the order in which prompts write them nor as many as there are orders.
 TEAMS = ("tech", "billing", "delivery", "zoo", "art")
@@ -28,8 +30,10 @@ TASK = Task(
 
 
 @pytest.fixture(scope="module")
-def program() -> dict[str, Any]:
-    return runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/label_reads.py"))
+def program() -> Iterator[dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "benchmarks"))
+        yield {**vars(import_module("label_tables")), **vars(import_module("label_reads"))}
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +83,20 @@ def test_a_stopped_run_goes_on(program: dict[str, Any], folder: Path, file: Path
 def test_the_table_says_what_was_not_run(program: dict[str, Any], file: Path) -> None:
     lines = program["table"]([TASK, NOT_READ], file).splitlines()
     assert [line for line in lines if "not run" in line] == [lines[-1]]
-    assert lines[-1].startswith("| other | not run |")
+    assert lines[-1].startswith("| other; 0 of 1 items | not run |")
     rows = [line.split(" | ") for line in lines if " orders" in line or " none " in line]
     assert len(rows) == 5 and rows[0][0] == "| teams; n = 2, commonest label 0.50"
     assert len({line.count("|") for line in lines[2:]}) == 1
+
+
+def test_the_page_has_a_place_for_the_tables(program: dict[str, Any], tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text((ROOT / "docs/label-reads.md").read_text())
+    for tables in ("| one |", "| another |"):
+        program["write"](page, tables)
+    text = page.read_text()
+    assert "\n| another |\n" in text and "| one |" not in text
+    assert text.startswith("# Label reads\n") and "\n## The softcap\n" in text
+    page.write_text("# Another page\n")
+    with pytest.raises(ValueError, match="has no place for tables"):
+        program["write"](page, "| one |")
