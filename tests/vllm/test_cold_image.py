@@ -21,7 +21,6 @@ from PIL import Image
 from vllm.config import VllmConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.cli.serve import make_arg_parser
-from vllm.entrypoints.generate.structured_decisions.strategies import READ_STRATEGIES, JointSchemaStrategy
 from vllm.entrypoints.launchers.api_server.app_state import init_app_state
 from vllm.entrypoints.launchers.app import build_app
 from vllm.multimodal.cache import (
@@ -38,6 +37,11 @@ from vllm.v1.engine.async_llm import AsyncLLM
 from vllm.v1.engine.core import EngineCoreProc, MultiModalCacheMissError
 from vllm.v1.engine.core_client import AsyncMPClient, EngineCoreClient
 from vllm.v1.serial_utils import MsgpackDecoder, MsgpackEncoder
+
+try:
+    from vllm.entrypoints.generate.structured_decisions.strategies import READ_STRATEGIES, JointSchemaStrategy
+except ImportError:  # moved in 0.33
+    from vllm.entrypoints.openai.decisions.strategies import READ_STRATEGIES, JointSchemaStrategy
 
 from quaver.models.backbone import Media
 from quaver.prompts.encoded import Encoded, EncodedQuestion
