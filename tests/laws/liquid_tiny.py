@@ -29,6 +29,9 @@ def tiny_lfm2_vl(vocabulary: int = VOCABULARY, image: int = IMAGE) -> Any:
         "num_key_value_heads": 1,
         "layer_types": ["conv", "full_attention", "conv", "full_attention"],
         "block_auto_adjust_ff_dim": False,
+        # Published configurations say these again, and vLLM asks for them.
+        "block_dim": 64,
+        "conv_dim": 64,
         "max_position_embeddings": 4096,
     }
     vision = {
