@@ -113,7 +113,7 @@ class RowPool(TokenPoolingMethod):
     def forward(self, hidden_states: Tensor, pooling_metadata: PoolingMetadata) -> list[Tensor | None]:
         cursor = pooling_metadata.get_pooling_cursor()
         if not self._rows.holds_batch:
-            return list(hidden_states.split(cursor.num_scheduled_tokens_cpu.tolist()))
+            return list(torch.split(hidden_states, cursor.num_scheduled_tokens_cpu.tolist()))
         ends = zip(pooling_metadata.prompt_lens.tolist(), cursor.get_finished_mask(), strict=True)
         return [self._rows.read(index, length) if done else None for index, (length, done) in enumerate(ends)]
 
@@ -152,7 +152,7 @@ class _RowMetadataBuilder(AttentionMetadataBuilder[_Batch]):
 
     def build(
         self,
-        common_prefix_len: int,
+        common_prefix_len: int,  # noqa: ARG002
         common_attn_metadata: CommonAttentionMetadata,
         fast_build: bool = False,  # noqa: ARG002
     ) -> _Batch:
