@@ -32,6 +32,8 @@ DEAF = Version(transformers.__version__) < HEARS_FILMS
 ANSWERED = [name for name, case in CASES.items() if "error" not in case and not (DEAF and name in HEARD)]
 REFUSED = [name for name, case in CASES.items() if "error" in case or (DEAF and name in HEARD)]
 TOLERANCE = 1e-4
+#: vLLM pads clips shorter than a window of its encoder to the longest clip of the step, whoever sent that one.
+PADDED, PADDED_TOLERANCE = "audio-short", 1e-3
 #: As the reference reads and words things.
 SETTINGS = '{"quaver": {"special_tokens": "reference", "confidence": "max"}}'
 
@@ -68,6 +70,7 @@ def test_all_cases_together_have_the_references_answers(omni: str) -> None:
     tokens = {name: answer["usage"]["input_tokens"] for name, answer in answers.items()}
     assert tokens == {name: len(CASES[name]["input_ids"]) for name in ANSWERED}
     far = {name: deviation(answer, CASES[name]) for name, answer in answers.items()}
+    assert far.pop(PADDED) < PADDED_TOLERANCE
     assert {name: by for name, by in far.items() if by > TOLERANCE} == {}
 
 
