@@ -47,7 +47,7 @@ def test_typesafe_sdk(chat: httpx.Client) -> None:
 
 
 def test_openai(chat: httpx.Client) -> None:
-    with openai.OpenAI(api_key=KEY, base_url=f"{chat.base_url}/v1".replace("//v1", "/v1")) as client:
+    with openai.OpenAI(api_key=KEY, base_url=str(chat.base_url.join("/v1"))) as client:
         decision = client.decisions.create(
             model="gpt-6-luna",
             input=[{"role": "user", "content": [{"type": "input_text", "text": "Card was charged two times"}]}],

@@ -107,14 +107,14 @@ def test_compressed_bodies(chat: httpx.Client) -> None:
 def test_our_door(chat: httpx.Client, path: str) -> None:
     """In the dialect's words, also where vLLM would stand before it."""
     ask = httpx.get if path.endswith("models") else httpx.post
-    missing, wrong = ask(f"{chat.base_url}{path}"), ask(f"{chat.base_url}{path}", headers={"x-api-key": "wrong"})
+    url = chat.base_url.join(path)
+    missing, wrong = ask(url, timeout=60), ask(url, headers={"x-api-key": "wrong"}, timeout=60)
     assert (missing.status_code, wrong.status_code) == (403, 401)
     assert missing.json()["detail"]["error_type"] == wrong.json()["detail"]["error_type"] == "authentication_error"
 
 
 def test_vllms_door(chat: httpx.Client) -> None:
-    url = f"{chat.base_url}/v1/completions"
-    assert httpx.post(url, json={}).status_code == 401
+    assert httpx.post(chat.base_url.join("/v1/completions"), json={}, timeout=60).status_code == 401
     assert chat.post("/v1/completions", json={"model": "nobody", "prompt": "x"}).status_code == 404
 
 
