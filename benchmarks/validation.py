@@ -184,7 +184,12 @@ def numbers(reply: dict[str, Any]) -> Iterator[list[float]]:
 def told(engine: Engine, dtype: str, way: str) -> list[str]:
     options = [text for pair in SETTINGS.items() for text in pair] + ["--dtype", dtype]
     if engine == "vllm":
-        options += ["--max-model-len", "4096", *(["--enforce-eager"] if way == "eager" else [])]
+        options += [
+            "--no-enable-prefix-caching",
+            "--max-model-len",
+            "4096",
+            *(["--enforce-eager"] if way == "eager" else []),
+        ]
     return options
 
 
