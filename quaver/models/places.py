@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from quaver.errors import BadRequest
 from quaver.models.backbone import Inputs, Row
 
 
@@ -28,3 +29,15 @@ def media_rows(rows: Sequence[Row], encode: Callable[[Inputs], Tensor]) -> tuple
                 found.append(inputs.rows[:, first:last])
         begin += row.end - row.start
     return (torch.cat(places), torch.cat(found, dim=1)) if places else None
+
+
+def check_places(ids: Sequence[int], of_media: Sequence[int], pads: Mapping[str, int]) -> None:
+    """Raises BadRequest where a prompt has tokens for media that its text wrote: more, of any name in ``pads``,
+    than the tokens ``of_media`` have."""
+    for name, token in pads.items():
+        expected, found = of_media.count(token), ids.count(token)
+        if found != expected:
+            raise BadRequest(
+                f"the prompt holds {found} <|{name}|> tokens where its media give {expected}; remove <|{name}|> from "
+                "the text, or read special tokens in it as plain text"
+            )

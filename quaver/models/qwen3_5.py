@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from transformers import Qwen3_5ForConditionalGeneration, Qwen3_5Model, Qwen3_5MoeForConditionalGeneration
 
-from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.packed import Packing, laid_out, pack, run
-from quaver.models.places import media_rows
+from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
 #: By the type of the backbone, as transformers names it.
@@ -45,7 +44,6 @@ class Qwen35Backbone:
         self.hidden_size: int = config.text_config.hidden_size
         self.resumable: bool = "linear_attention" not in config.text_config.layer_types
         self._media_ids = {"image": config.image_token_id, "video": config.video_token_id}
-        self._merge: int = config.vision_config.spatial_merge_size**2
 
     @property
     def output_embeddings(self) -> Tensor:
@@ -57,7 +55,7 @@ class Qwen35Backbone:
         if media is None:
             # Without media the pads are ordinary rows of the embedding, as in the reference.
             return Inputs(tokens, torch.arange(len(ids)).expand(3, -1))
-        self._check(ids, media)
+        check_places(ids, media.ids, {f"{kind}_pad": token for kind, token in self._media_ids.items()})
         kinds = (tokens == self._media_ids["image"]).long() + 2 * (tokens == self._media_ids["video"]).long()
         grids = {name: tensor for name, tensor in media.tensors.items() if name.endswith("grid_thw")}
         positions, _ = self._core.get_rope_index(tokens[None], mm_token_type_ids=kinds[None], **grids)
@@ -85,17 +83,6 @@ class Qwen35Backbone:
                 )
                 rows[0, (ids == self._media_ids[name]).to(self.device)] = torch.cat(features.pooler_output)
         return rows
-
-    def _check(self, ids: Sequence[int], media: Media) -> None:
-        for name, token in self._media_ids.items():
-            grid = media.tensors.get(f"{name}_grid_thw")
-            expected = 0 if grid is None else int(grid.prod(-1).sum()) // self._merge
-            found = ids.count(token)
-            if found != expected:
-                raise BadRequest(
-                    f"the prompt holds {found} {name} tokens where its media give {expected}; remove <|{name}_pad|> "
-                    "from the text, or read special tokens in it as plain text"
-                )
 
 
 def load_qwen3_5(path: Path, device: torch.device, dtype: torch.dtype, backbone: str = "qwen3_5") -> Qwen35Backbone:

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 from transformers import Qwen3OmniMoeThinkerForConditionalGeneration
 
-from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.experts import check_experts
 from quaver.models.packed import Packing, laid_out, pack, run
-from quaver.models.places import media_rows
+from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
 #: Parts of the published checkpoint that speak; a decision needs the thinker alone.
@@ -61,7 +60,7 @@ class Qwen3OmniBackbone:
         if media is None:
             # Without media the pads are ordinary rows of the embedding, as in the reference.
             return Inputs(tokens, torch.arange(len(ids)).expand(3, -1))
-        self._check(ids, media)
+        check_places(ids, media.ids, self._pads)
         start = ids.index(media.ids[0])
         of_media = start + self._media_positions(media.ids, *_grids_and_lengths(media))
         rest = of_media.max() + 1 + torch.arange(len(ids) - start - len(media.ids))
@@ -117,15 +116,6 @@ class Qwen3OmniBackbone:
             features = self._model.get_audio_features(sounds, tensors["feature_attention_mask"], return_dict=True)
             rows[0, (ids == self._pads["audio_pad"]).to(self.device)] = features.last_hidden_state
         return rows
-
-    def _check(self, ids: Sequence[int], media: Media) -> None:
-        for name, token in self._pads.items():
-            expected, found = media.ids.count(token), ids.count(token)
-            if found != expected:
-                raise BadRequest(
-                    f"the prompt holds {found} <|{name}|> tokens where its media give {expected}; remove <|{name}|> "
-                    "from the text, or read special tokens in it as plain text"
-                )
 
 
 def _grids_and_lengths(media: Media) -> tuple[Grids, Grids, Numbers, Numbers]:

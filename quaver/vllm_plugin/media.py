@@ -24,6 +24,7 @@ from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems,
 
 from quaver.decider.clef import MediaEncoder
 from quaver.models.backbone import Media
+from quaver.models.places import check_places
 from quaver.prompts.tokenizer import PromptTokenizer
 from quaver.questions import Request
 
@@ -35,11 +36,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class VllmMedia:
-    """The ``media`` of one request: ``counts`` items of each modality, in which vLLM fills the tokens ``pads``."""
+    """The ``media`` of one request: ``counts`` items of each modality, in which vLLM fills the tokens ``pads``, which
+    have names."""
 
     media: Media
     counts: tuple[int, ...]
-    pads: Tensor
+    pads: Mapping[str, int]
 
     @property
     def ids(self) -> tuple[int, ...]:
@@ -50,7 +52,8 @@ class VllmMedia:
         return self.media.digests
 
     async def input(self, client: EngineClient, ids: list[int], start: int, salt: str | None) -> EngineInput:
-        """The prompt ``ids``, in which the media begin at ``start``."""
+        """The prompt ``ids``, in which the media begin at ``start``. BadRequest where its text stands for media."""
+        check_places(ids, self.ids, self.pads)
         known = [hashlib.sha256((salt or "").encode() + digest).hexdigest() for _, digest in self.digests]
         hashes = self._by_modality(known)
         return mm_input(
@@ -63,7 +66,7 @@ class VllmMedia:
 
     def _ranges(self, start: int) -> Iterator[PlaceholderRange]:
         """Of each item, from behind its opening token to its last pad."""
-        filled = torch.isin(torch.tensor(self.ids), self.pads)
+        filled = torch.isin(torch.tensor(self.ids), torch.tensor([*self.pads.values()]))
         for begin, end in pairwise([*(position for position, _ in self.digests), len(self.ids)]):
             of_item = filled[begin + 1 : end]
             of_item = of_item[: int(of_item.nonzero().max()) + 1]
@@ -86,8 +89,9 @@ class VllmMediaEncoder:
         media = self.encode(request)
         if media is None:
             return None
-        pads = [token for kind in MODALITIES for token in self.tokenizer.fixed(f"<|{kind}_pad|>")]
-        return VllmMedia(media, (len(request.images), len(request.audio), len(request.videos)), torch.tensor(pads))
+        names = [f"{kind}_pad" for kind in MODALITIES]
+        pads = {name: ids[0] for name in names if len(ids := self.tokenizer.fixed(f"<|{name}|>")) == 1}
+        return VllmMedia(media, (len(request.images), len(request.audio), len(request.videos)), pads)
 
 
 def _items(tensors: Mapping[str, Tensor]) -> Mapping[str, Sequence[Any]]:

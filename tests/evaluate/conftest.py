@@ -64,6 +64,7 @@ class Fake:
         self.bend: Callable[[str, Sequence[float]], Sequence[float]] = lambda _, p: p
         self.asked: list[Mapping[str, Question]] = []
         self.calibration: str | None = None
+        self.config: dict[str, Any] = {}
 
     def decide(self, state: Any, questions: Mapping[str, Question], **_: Any) -> Answers:
         self.calls += 1

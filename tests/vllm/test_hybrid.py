@@ -1,7 +1,7 @@
 """Clef-flash in a real ``vllm serve``: recurrent and attention layers, text, images and videos, as our engine answers.
 
 vLLM's kernel of the gated delta rule for CPUs takes heads of 64 and more, in bfloat16 only, so a release with such
-heads is made from the tiny one, and answers are near our engine's, not equal to them.
+heads is made from the tiny one.
 """
 
 from __future__ import annotations
@@ -16,32 +16,33 @@ from typing import Any
 import httpx
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 from vectors import FLASH, cases
 
 import quaver
+from quaver.heads.joint_schema import JointSchemaHead
 from tests.vllm.answers import body, probabilities
 
 NAMES = ("text-plain", "text-indic-thai-viet", "state-nested", "choice-100", "questions-10", "prefix-a", "prefix-b")
 SEEN = ("image-scene_640x480", "image-2", "video-8", "video-odd", "video-image")
 CASES = {case["id"]: case for case in cases("clef-flash-tiny/cases") if case["id"] in NAMES + SEEN}
+TOLERANCE = 2e-3
 SETTINGS = '{"quaver": {"special_tokens": "reference"}}'
 
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """clef-flash-tiny with linear heads of 64; tensors of another shape get random values."""
+    """clef-flash-tiny with linear heads of 64 and weights as smooth as they are drawn, so bfloat16 can be compared."""
     folder = tmp_path_factory.mktemp("hybrid") / "clef-flash-wide"
-    shutil.copytree(FLASH, folder, ignore=shutil.ignore_patterns("media*", "cases*", "model.safetensors"))
+    shutil.copytree(FLASH, folder, ignore=shutil.ignore_patterns("media*", "cases*", "*.safetensors"))
     config = json.loads((folder / "config.json").read_text())
     config["text_config"].update(linear_key_head_dim=64, linear_value_head_dim=64)
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(1)
-    made = Qwen3_5ForConditionalGeneration(Qwen3_5Config.from_pretrained(folder)).bfloat16().state_dict()
-    stored = load_file(FLASH / "model.safetensors")
-    made.update({name: tensor for name, tensor in stored.items() if tensor.shape == made[name].shape})
-    save_file(made, folder / "model.safetensors", metadata={"format": "pt"})
+    Qwen3_5ForConditionalGeneration(Qwen3_5Config.from_pretrained(folder)).bfloat16().save_pretrained(folder)
+    head = JointSchemaHead(**json.loads((folder / "joint_head_config.json").read_text()))
+    save_file(head.bfloat16().state_dict(), folder / "joint_head.safetensors")
     return folder
 
 
@@ -65,10 +66,9 @@ def test_answers_are_near_our_engines(url: str, wide: Path) -> None:
     answered = dict(zip(bodies, (reply.json() for reply in replies), strict=True))
     with quaver.load(str(wide), dtype="float32", special_tokens="reference") as decider:
         ours = {name: decider.systemone(asked) for name, asked in bodies.items()}
-    differences = []
+    far = {}
     for name, case in CASES.items():
         assert answered[name]["usage"]["input_tokens"] == ours[name]["usage"]["input_tokens"] == len(case["input_ids"])
         pairs = zip(probabilities(answered[name], case), probabilities(ours[name], case), strict=True)
-        differences += [abs(theirs - mine) for theirs, mine in pairs]
-    assert max(differences) < 0.15
-    assert sum(differences) / len(differences) < 0.01
+        far[name] = max(abs(theirs - mine) for theirs, mine in pairs)
+    assert {name: by for name, by in far.items() if by > TOLERANCE} == {}
