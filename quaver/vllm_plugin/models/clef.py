@@ -15,4 +15,5 @@ from quaver.vllm_plugin.models.joint import JointSchemaModel
     Qwen3VLMultiModalProcessor, info=Qwen3_5ProcessingInfo, dummy_inputs=Qwen3VLDummyInputsBuilder
 )
 class QuaverClefForJointSchema(JointSchemaModel, Qwen3_5ForConditionalGeneration):
-    pass
+    #: Our processor has scaled the pixels, as the release's own does; vLLM would scale them once more.
+    supports_mm_device_do_normalize = False
