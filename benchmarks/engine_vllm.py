@@ -72,8 +72,10 @@ def chat(release: Path) -> Path:
 
 
 def ask(client: httpx.Client, asked: dict[str, Any]) -> dict[str, Any]:
-    reply = client.post("/v1/systemone", json=asked)
-    reply.raise_for_status()
+    # Each server serves one model, under a name of its own.
+    reply = client.post("/v1/systemone", json={key: value for key, value in asked.items() if key != "model"})
+    if reply.is_error:
+        raise RuntimeError(reply.text)
     answered: dict[str, Any] = reply.json()
     return answered
 
