@@ -22,10 +22,10 @@ from typing import Any
 
 import httpx
 import torch
-from checkpoints import CACHE, LAYOUTS, TINY, checkpoint
+from checkpoints import CACHE, LAYOUTS, TINY, add_chat_template, checkpoint
 from engine_texts import Texts, difference
 from engine_timing import in_turns, medians, ratio
-from serving import Engine, serving
+from serving import Engine, posted, serving
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 CHAT = {
@@ -37,10 +37,6 @@ CHAT = {
     "num_key_value_heads": 4,
     "head_dim": 64,
 }
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 REUSE = '{"quaver": {"state_reuse": true}}'
 
 
@@ -140,13 +136,6 @@ def compare(
     return rows
 
 
-def posted(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
-    reply = client.post("/v1/systemone", json=body)
-    reply.raise_for_status()
-    answered: dict[str, Any] = reply.json()
-    return answered
-
-
 def reused(replies: list[dict[str, Any]]) -> float:
     """Which share of the last round's tokens was not read again."""
     usage = [reply["usage"] for reply in replies]
@@ -163,8 +152,7 @@ def chat(cache: Path) -> Path:
         torch.manual_seed(20261130)
         Qwen3ForCausalLM(Qwen3Config(**CHAT, max_position_embeddings=8192)).save_pretrained(unfinished)
         shutil.copy(TINY / "tokenizer.json", unfinished)
-        settings = json.loads((TINY / "tokenizer_config.json").read_text())
-        (unfinished / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
+        add_chat_template(unfinished)
         unfinished.rename(folder)
     return folder
 

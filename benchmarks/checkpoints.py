@@ -105,6 +105,18 @@ LAYOUTS = {
 }
 
 
+TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def add_chat_template(folder: Path) -> None:
+    """Makes a chat model of what lies in ``folder``, with the settings of the tiny release's tokenizer."""
+    settings = json.loads((TINY / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
+
+
 def checkpoint(name: str, cache: Path = CACHE, device: str = "cpu") -> Path:
     """The folder of layout ``name`` below ``cache``, in bfloat16; made on ``device`` unless it is there.
 

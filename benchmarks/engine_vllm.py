@@ -6,7 +6,6 @@ layers for CPUs takes nothing else. Needs ``scripts/environment vllm``.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -15,22 +14,18 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import httpx
+from checkpoints import add_chat_template
 from engine_load import CLIENTS, mixed_bodies
 from engine_report import Check
 from engine_sides import Plan
 from engine_texts import Texts, body, difference
 from engine_timing import in_turns, medians, ratio, seconds
-from serving import Engine, serving
+from serving import Engine, posted, serving
 
 from quaver.heads.checkpoint import CONFIG, WEIGHTS
 
-TEMPLATE = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 LENGTH = "8192"
 OPTIONS: dict[Engine, list[str]] = {
     "quaver": [],
@@ -51,7 +46,7 @@ def beside_vllm(plan: Plan) -> list[Check]:
             url = running.enter_context(serving(engine, model, *told))
             clients[engine] = running.enter_context(httpx.Client(base_url=url, timeout=3600))
         for client in clients.values():
-            ask(client, body(texts.state(64, "warm-up"), texts.questions(0, "warm-up")))
+            posted(client, body(texts.state(64, "warm-up"), texts.questions(0, "warm-up")))
         return [*_cold(plan, texts, clients), *_follow_ups(plan, texts, clients), *_rate(plan, texts, clients)]
 
 
@@ -65,19 +60,9 @@ def chat(release: Path) -> Path:
         for file in release.iterdir():
             if file.is_file() and file.name not in (CONFIG, WEIGHTS):
                 shutil.copy(file, unfinished)
-        settings = json.loads((release / "tokenizer_config.json").read_text())
-        (unfinished / "tokenizer_config.json").write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
+        add_chat_template(unfinished)
         unfinished.rename(folder)
     return folder
-
-
-def ask(client: httpx.Client, asked: dict[str, Any]) -> dict[str, Any]:
-    # Each server serves one model, under a name of its own.
-    reply = client.post("/v1/systemone", json={key: value for key, value in asked.items() if key != "model"})
-    if reply.is_error:
-        raise RuntimeError(reply.text)
-    answered: dict[str, Any] = reply.json()
-    return answered
 
 
 def _cold(plan: Plan, texts: Texts, clients: dict[str, httpx.Client]) -> list[Check]:
@@ -88,7 +73,7 @@ def _cold(plan: Plan, texts: Texts, clients: dict[str, httpx.Client]) -> list[Ch
         asked = body(texts.state(tokens, f"cold {number}"), questions)
 
         def turn(engine: str) -> Callable[[], object]:
-            return lambda: replies.update({engine: ask(clients[engine], asked)})
+            return lambda: replies.update({engine: posted(clients[engine], asked)})
 
         return {engine: turn(engine) for engine in clients}
 
@@ -104,7 +89,7 @@ def _follow_ups(plan: Plan, texts: Texts, clients: dict[str, httpx.Client]) -> l
     tokens = plan.tokens(4096)
     bodies = [body(texts.state(tokens, "followed"), texts.questions(0, turn)) for turn in range(4)]
     ours, theirs = (
-        [seconds(partial(ask, clients[engine], asked)) for asked in bodies] for engine in ("quaver", "vllm")
+        [seconds(partial(posted, clients[engine], asked)) for asked in bodies] for engine in ("quaver", "vllm")
     )
     again = median(ours[1:])
     checks = []
@@ -121,7 +106,7 @@ def _rate(plan: Plan, texts: Texts, clients: dict[str, httpx.Client]) -> list[Ch
         bodies = mixed_bodies(texts, plan, count, f"vllm {number}")
 
         def turn(client: httpx.Client) -> Callable[[], object]:
-            return lambda: list(threads.map(lambda asked: ask(client, asked), bodies))
+            return lambda: list(threads.map(lambda asked: posted(client, asked), bodies))
 
         return {engine: turn(client) for engine, client in clients.items()}
 

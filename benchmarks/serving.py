@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import httpx
 
@@ -73,3 +73,15 @@ def _ready(url: str, process: subprocess.Popen[bytes]) -> bool:
                 return True
         time.sleep(0.5)
     return False
+
+
+def posted(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
+    """The reply to a body, without the name of its model: each server serves one, under a name of its own.
+
+    Raises RuntimeError with what the server says against it.
+    """
+    reply = client.post("/v1/systemone", json={key: value for key, value in body.items() if key != "model"})
+    if reply.is_error:
+        raise RuntimeError(reply.text)
+    answered: dict[str, Any] = reply.json()
+    return answered

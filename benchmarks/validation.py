@@ -18,13 +18,14 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import torch
 from checkpoints import LAYOUTS, checkpoint
-from serving import ROOT, Engine, python, serving
+from serving import ROOT, Engine, posted, python, serving
 
 sys.path.insert(0, str(ROOT / "tests/golden"))
 from vectors import cases
@@ -148,10 +149,11 @@ def validate(engine: Engine, release: str, dtype: str, way: str) -> dict[str, An
     for length in {case.get("max_length") for case in chosen}:
         group = [case for case in chosen if case.get("max_length") == length]
         cut = [] if length is None else ["--max-length", str(length)]
-        with serving(engine, GOLDEN / release, *told(engine, dtype, way), *cut) as url:
-            results += [(case["id"], compare(ask(url, release, case), case)) for case in group]
+        options = [*told(engine, dtype, way), *cut]
+        with serving(engine, GOLDEN / release, *options) as url, httpx.Client(base_url=url, timeout=600) as client:
+            results += [(case["id"], compare(ask(client, release, case), case)) for case in group]
             with ThreadPoolExecutor(CLIENTS) as clients:
-                replies = clients.map(lambda case: ask(url, release, case), group * 2)
+                replies = clients.map(partial(ask, client, release), group * 2)
                 results += [(case["id"], compare(reply, case)) for reply, case in zip(replies, group * 2, strict=True)]
     return total(results)
 
@@ -164,10 +166,14 @@ def validate_layout(engine: Engine, layout: str, dtype: str, way: str) -> dict[s
     with Reference(checkpoint(layout), dtype) as reference:
         expected = {name: list(numbers(reference.systemone(body))) for name, body in bodies.items()}
     results = []
-    with serving(engine, checkpoint(layout), *told(engine, dtype, way)) as url, ThreadPoolExecutor(CLIENTS) as clients:
+    with (
+        serving(engine, checkpoint(layout), *told(engine, dtype, way)) as url,
+        httpx.Client(base_url=url, timeout=600) as client,
+        ThreadPoolExecutor(CLIENTS) as clients,
+    ):
         for asked in ([name] for name in bodies), [[*bodies, *bodies]]:
             for names in asked:
-                replies = clients.map(lambda name: posted(url, bodies[name]), names)
+                replies = clients.map(lambda name: posted(client, bodies[name]), names)
                 results += [
                     (name, seen(list(zip(numbers(reply), expected[name], strict=True))))
                     for name, reply in zip(names, replies, strict=True)
@@ -204,18 +210,11 @@ def total(results: list[tuple[str, Seen]]) -> dict[str, Any]:
     }
 
 
-def ask(url: str, release: str, case: dict[str, Any]) -> dict[str, Any]:
-    asked = {key: value for key, value in case["request"].items() if key != "model"}
+def ask(client: httpx.Client, release: str, case: dict[str, Any]) -> dict[str, Any]:
+    asked = dict(case["request"])
     for kind in {"images", "audio", "videos"} & asked.keys():
         asked[kind] = [data_url(GOLDEN / release / item) for item in asked[kind]]
-    return posted(url, asked)
-
-
-def posted(url: str, asked: dict[str, Any]) -> dict[str, Any]:
-    reply = httpx.post(f"{url}/v1/systemone", json=asked, timeout=600)
-    reply.raise_for_status()
-    body: dict[str, Any] = reply.json()
-    return body
+    return posted(client, asked)
 
 
 def data_url(file: Path) -> str:

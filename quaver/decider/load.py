@@ -16,8 +16,8 @@ from quaver.decider.chat_media import ChatMedia
 from quaver.decider.decider import Decider, Settings
 from quaver.decider.family import Family, Limits
 from quaver.decider.gemma4 import check_knobs, load_gemma
+from quaver.decider.loading import Loading
 from quaver.engine import Engine, Policy, Reader
-from quaver.engine.causal import CausalReader
 from quaver.engine.joint import JointHead
 from quaver.engine.label import LabelHead
 from quaver.engine.split import SplitReader
@@ -30,7 +30,7 @@ from quaver.models.clef import load_clef
 from quaver.models.encoder import load_encoder
 from quaver.models.gemma4 import CLASSES
 from quaver.models.gemma4_knobs import Gemma4Knobs
-from quaver.models.placement import resolve_device, resolve_dtype, state_budget
+from quaver.models.placement import resolve_device, resolve_dtype
 from quaver.models.placement import step_tokens as default_step
 from quaver.models.release import LABELLED, ReleaseInfo, find, inspect
 from quaver.prompts.chat_template import load_chat_template
@@ -110,20 +110,29 @@ def load(
     )
     # Before gigabytes are read.
     settings.check(info.name, limits_of(info)[1])
-    how = (info, device, dtype, special_tokens, max_length, state_cache_bytes, deterministic)
+    how = Loading(
+        device,
+        dtype,
+        special_tokens,
+        max_length,
+        state_cache_bytes,
+        deterministic,
+        rule=rule,
+        media=media or MediaReader(),
+    )
     family: Family[Any]
     reader: Reader[Any, Any]
     match info.kind:
         case "split":
-            family, reader = _split(*how)
+            family, reader = _split(info, how)
         case "label":
-            family, reader = _label(*how, rule, prompt_style, media or MediaReader(), knobs or Gemma4Knobs())
+            family, reader = _label(info, how, prompt_style, knobs or Gemma4Knobs())
         case "clef":
-            family, reader = _clef(*how, media or MediaReader())
+            family, reader = _clef(info, how)
         case "d3":
-            family, reader = published.load_d3(*how, rule, media or MediaReader())
+            family, reader = published.load_d3(info, how)
         case "liquid":
-            family, reader = published.load_liquid(*how, rule, media or MediaReader())
+            family, reader = published.load_liquid(info, how)
     step, together = default_step(resolve_device(device))
     # A reader that takes prompts one after another had better answer each before the next.
     rows = 1 if deterministic or isinstance(reader, WholeReader) else MAX_STEP_ROWS
@@ -152,75 +161,47 @@ def limits_of(info: ReleaseInfo) -> tuple[Limits, tuple[ReadingMode, ...]]:
     return clef.limits(info), clef.READINGS
 
 
-def _clef(
-    info: ReleaseInfo,
-    device: str,
-    dtype: str,
-    special_tokens: SpecialTokens,
-    max_length: int | None,
-    state_cache_bytes: int | None,
-    deterministic: bool,
-    media: MediaReader,
-) -> tuple[Family[Any], Reader[Any, Any]]:
-    release = load_clef(info, device, dtype)
+def _clef(info: ReleaseInfo, how: Loading) -> tuple[Family[Any], Reader[Any, Any]]:
+    release = load_clef(info, how.device, how.dtype)
     backbone = release.backbone
     head = load_joint_schema_head(info.path, backbone.device, backbone.dtype)
-    budget = state_budget(backbone.device, state_cache_bytes)
-    reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), budget, deterministic)
-    prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), max_length or release.max_length, special_tokens)
-    encoder = clef.MediaEncoder(release.processor, media)
+    reader = how.causal(backbone, JointHead(head, backbone.output_embeddings))
+    prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), how.max_length or release.max_length, how.special_tokens)
+    encoder = clef.MediaEncoder(release.processor, how.media)
     return clef.ClefFamily(info, prompt, encoder, CausalPrompts(backbone).joint), reader
 
 
 def _label(
-    info: ReleaseInfo,
-    device: str,
-    dtype: str,
-    special_tokens: SpecialTokens,
-    max_length: int | None,
-    state_cache_bytes: int | None,
-    deterministic: bool,
-    rule: LabelRule,
-    style: PromptStyle,
-    media: MediaReader,
-    knobs: Gemma4Knobs,
+    info: ReleaseInfo, how: Loading, style: PromptStyle, knobs: Gemma4Knobs
 ) -> tuple[Family[Any], Reader[Any, Any]]:
     # The prompt first: what it refuses is told before gigabytes are loaded.
     turn = load_chat_template(info.path).turn()
     limits = label.limits(info)
     writer = CompatibleLabelPrompt if style == "vllm" else LabelPrompt
-    length = max_length or label.default_length(info)
+    length = how.max_length or label.default_length(info)
     tokenizer = PromptTokenizer(info.tokenizer_file)
-    prompt = writer(tokenizer, turn, length, special_tokens)
+    prompt = writer(tokenizer, turn, length, how.special_tokens)
     config: Mapping[str, Json] = {}
     if info.backbone in CLASSES:
-        gemma = load_gemma(info, device, dtype, tokenizer, turn, replace(limits, max_length=length), knobs)
+        gemma = load_gemma(info, how.device, how.dtype, tokenizer, turn, replace(limits, max_length=length), knobs)
         release, limits, config = gemma.release, gemma.limits, gemma.config
     else:
-        release = load_chat_release(info, device, dtype, limits.images)
+        release = load_chat_release(info, how.device, how.dtype, limits.images)
     backbone = release.backbone
-    head = LabelHead(backbone.output_embeddings, backbone.softcap)
-    reader = CausalReader(backbone, head, state_budget(backbone.device, state_cache_bytes), deterministic)
-    see = ChatMedia(release.processor, media) if release.processor else None
+    reader = how.causal(backbone, LabelHead(backbone.output_embeddings, backbone.softcap))
+    see = ChatMedia(release.processor, how.media) if release.processor else None
     make = CausalPrompts(backbone).label
-    return label.LabelFamily(info.name, prompt, make, rule, limits=limits, see=see, config=config), reader
+    return label.LabelFamily(info.name, prompt, make, how.rule, limits=limits, see=see, config=config), reader
 
 
-def _split(
-    info: ReleaseInfo,
-    device: str,
-    dtype: str,
-    special_tokens: SpecialTokens,
-    max_length: int | None,
-    state_cache_bytes: int | None,
-    deterministic: bool,
-) -> tuple[Family[Any], Reader[Any, Any]]:
-    if special_tokens != "escape":
+def _split(info: ReleaseInfo, how: Loading) -> tuple[Family[Any], Reader[Any, Any]]:
+    if how.special_tokens != "escape":
         raise BadRequest(f"{info.name} reads every text as plain text; leave special_tokens at escape")
-    where = resolve_device(device)
-    encoder = load_encoder(info.path, where, resolve_dtype(dtype, where))
+    where = resolve_device(how.device)
+    encoder = load_encoder(info.path, where, resolve_dtype(how.dtype, where))
     head = load_joint_schema_head(info.path, where)
     # What is known already changes which texts are encoded together, and so their last bits.
-    budget = 0 if deterministic else SPLIT_CACHE_BYTES if state_cache_bytes is None else state_cache_bytes
+    kept = SPLIT_CACHE_BYTES if how.state_cache_bytes is None else how.state_cache_bytes
     prompt = SplitPrompt(Tokenizer.from_file(str(info.tokenizer_file)))
-    return split.SplitFamily(info.name, prompt, max_length), WholeReader(SplitReader(encoder, head, budget))
+    reader = WholeReader(SplitReader(encoder, head, 0 if how.deterministic else kept))
+    return split.SplitFamily(info.name, prompt, how.max_length), reader
