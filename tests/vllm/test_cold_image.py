@@ -296,7 +296,7 @@ def test_caches_smaller_than_a_request(talk: Any, room: str, warm: list[bool]) -
 def test_our_reads_send_again_what_the_engine_lost(talk: Any, lru: Any) -> None:
     pad = 9
     tensors = {"pixel_values": torch.ones(16, 8), "image_grid_thw": torch.tensor([[1, 4, 4]])}
-    media = VllmMedia(Media((1, pad, pad, pad, pad, 2), tensors, ((0, b"content"),)), (1, 0, 0), torch.tensor([pad]))
+    media = VllmMedia(Media((1, pad, pad, pad, pad, 2), tensors, ((0, b"content"),)), (1, 0, 0), {"<pad>": pad})
     question = EncodedQuestion("noul", (6, 7), ((7, 8), (8, 9)), ("true", "false"))
     ask = JointAsk(Encoded((*media.ids, 3, 4, 5), (question,), media_start=0, state_end=6), media, salt="")
 
