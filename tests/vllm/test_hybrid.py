@@ -6,8 +6,6 @@ heads is made from the tiny one.
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,14 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
-import torch
-from safetensors.torch import save_file
-from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 from vectors import FLASH, cases
 
 import quaver
-from quaver.heads.joint_schema import JointSchemaHead
 from tests.vllm.answers import body, probabilities
+from tests.vllm.releases import smooth_flash
 
 NAMES = ("text-plain", "text-indic-thai-viet", "state-nested", "choice-100", "questions-10", "prefix-a", "prefix-b")
 SEEN = ("image-scene_640x480", "image-2", "video-8", "video-odd", "video-image")
@@ -33,17 +28,7 @@ SETTINGS = '{"quaver": {"special_tokens": "reference"}}'
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """clef-flash-tiny with linear heads of 64 and weights as smooth as they are drawn, so bfloat16 can be compared."""
-    folder = tmp_path_factory.mktemp("hybrid") / "clef-flash-wide"
-    shutil.copytree(FLASH, folder, ignore=shutil.ignore_patterns("media*", "cases*", "*.safetensors"))
-    config = json.loads((folder / "config.json").read_text())
-    config["text_config"].update(linear_key_head_dim=64, linear_value_head_dim=64)
-    (folder / "config.json").write_text(json.dumps(config))
-    torch.manual_seed(1)
-    Qwen3_5ForConditionalGeneration(Qwen3_5Config.from_pretrained(folder)).bfloat16().save_pretrained(folder)
-    head = JointSchemaHead(**json.loads((folder / "joint_head_config.json").read_text()))
-    save_file(head.bfloat16().state_dict(), folder / "joint_head.safetensors")
-    return folder
+    return smooth_flash(tmp_path_factory.mktemp("hybrid") / "clef-flash-wide")
 
 
 @pytest.fixture(scope="module")
