@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from quaver.cli.talk import console
+from quaver.cli.talk import progress
 from quaver.errors import BadRequest, QuaverError
+from quaver.evaluate.files import lines_of, read_text, written_lines
 
+#: Lines under way at once: enough for the engine to read them in company, and far below its queue.
 AHEAD = 16
 
 
@@ -27,18 +27,18 @@ def run(lines: Path, out: Path, questions: Mapping[str, Any] | None, ask: Asks) 
 
     A line is a body, ``{"state": ..., "questions": ...}``; ``questions`` stand in where it has none.
     A line of ``out`` is ``{"line": n, "reply": ...}`` or ``{"line": n, "error": ...}``, in the order of
-    the input. A failed line is asked again by the next run. Returns how many lines failed.
+    the input. A failed line is asked again by the next run. Returns how many lines failed. Raises BadRequest
+    for a file that cannot be read, and for an ``out`` that holds something else, which is left as it is.
     """
+    todo = lines_of(read_text(lines))
     done = _keep_answered(out)
-    todo = [(n, text) for n, text in enumerate(lines.read_text(encoding="utf-8").splitlines(), 1) if text.strip()]
     failed = 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with out.open("a", encoding="utf-8") as sink, Progress(*columns, console=console) as progress:
-        task = progress.add_task("answering", total=len(todo), completed=sum(n in done for n, _ in todo))
+    with out.open("a", encoding="utf-8") as sink, progress() as bar:
+        task = bar.add_task("answering", total=len(todo), completed=sum(n in done for n, _ in todo))
         for record in _answers([(n, text) for n, text in todo if n not in done], questions, ask):
             failed += "error" in record
             _write(sink, record)
-            progress.advance(task)
+            bar.advance(task)
     return failed
 
 
@@ -66,15 +66,18 @@ def _keep_answered(out: Path) -> set[int]:
     """Line numbers that ``out`` answers. Failures and a last line cut short are dropped from the file."""
     if not out.exists():
         return set()
-    kept: dict[int, str] = {}
-    for text in out.read_text(encoding="utf-8").splitlines():
-        try:
-            record = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and "reply" in record:
-            kept[record["line"]] = text
-    out.write_text("".join(f"{text}\n" for text in kept.values()), encoding="utf-8")
+    kept: dict[int, dict[str, Any]] = {}
+    for record in written_lines(out):
+        if not isinstance(record, dict) or "line" not in record or not {"reply", "error"} & record.keys():
+            raise BadRequest(f"{out} has lines that are no answers of --batch; name another file for --out")
+        if "reply" in record:
+            kept[record["line"]] = record
+    # Written beside it and then put in its place: an interrupt must not cost the answers that are there.
+    fresh = out.with_name(f"{out.name}.new")
+    with fresh.open("w", encoding="utf-8") as sink:
+        for record in kept.values():
+            _write(sink, record)
+    fresh.replace(out)
     return set(kept)
 
 

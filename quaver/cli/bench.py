@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from enum import StrEnum
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from quaver.cli.talk import console
+from quaver.cli.talk import console, print_json
 from quaver.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def bench(
     ] = Mode.closed,
     concurrency: Annotated[int, typer.Option(min=1, help="Requests at once; the most of a sweep.")] = 8,
     rate: Annotated[float, typer.Option(min=0.01, help="Requests per second; where a saturation search begins.")] = 1.0,
-    slowest: Annotated[float, typer.Option(help="Seconds that p95 may take while a server keeps up.")] = 1.0,
+    slowest: Annotated[float, typer.Option(min=0, help="Seconds that p95 may take while a server keeps up.")] = 1.0,
     step: Annotated[
         float, typer.Option(min=0, help="Seconds that a step of a saturation search lasts at least.")
     ] = 10.0,
@@ -59,7 +58,7 @@ def bench(
     words: Annotated[int, typer.Option(min=1, help="Words of a state.")] = 200,
     questions: Annotated[int, typer.Option(min=1, help="Questions of a request.")] = 4,
     choices: Annotated[int, typer.Option(min=2, max=255, help="Options of a choice.")] = 4,
-    timeout: Annotated[float, typer.Option(help="Seconds after which a request counts as an error.")] = 60.0,
+    timeout: Annotated[float, typer.Option(min=0.001, help="Seconds after which a request counts as an error.")] = 60.0,
     seed: Annotated[
         int | None, typer.Option(help="Draws the requests and their order; a new one each time when not given.")
     ] = None,
@@ -104,15 +103,19 @@ def bench(
         html.write_text(page(result, settings), encoding="utf-8")
     if not as_json:
         Console().print(_table(result))
-    typer.echo(json.dumps({"settings": settings, "results": result.to_json()}, ensure_ascii=False))
+    print_json({"settings": settings, "results": result.to_json()})
 
 
 def _server(text: str, api_key: str | None) -> Server:
     from quaver.evaluate.bench.load import Server
 
     name, equals, url = text.partition("=") if "://" in text.partition("=")[2] else ("", "", text)
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # brackets that do not close, and, once it is read, a port that is none
+        whole = False
+    if not whole:
         raise BadRequest(f"{text} is not an address such as http://127.0.0.1:8093")
     if parts.path in ("", "/"):
         url = parts._replace(path="/v1/systemone").geturl()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from quaver.cli.talk import console
+from quaver.cli.talk import console, print_json
 from quaver.errors import BadRequest
 from quaver.questions.calibration import OFS, Of, Temperature
 
@@ -41,10 +40,7 @@ def calibrate(
     if (fold is None) != (fold_to is None):
         raise BadRequest("--fold RELEASE and --fold-to FOLDER go together")
     found = fit(*read_run(run), single=fold is not None)
-    try:
-        found.calibration.save(out)
-    except OSError as error:
-        raise BadRequest(f"{out} cannot be written: {error}") from error
+    found.calibration.save(out)
     console.print(f"calibration {found.calibration.id} of {found.calibration.model} in {out}", highlight=False)
     if fold and fold_to:
         from quaver.evaluate.fold import fold_release
@@ -54,7 +50,7 @@ def calibrate(
         fold_release(info.path, info.name, found.calibration, fold_to)
         console.print(f"folded release {inspect(fold_to).name} in {fold_to}", highlight=False)
     if as_json:
-        typer.echo(json.dumps(_json(found), ensure_ascii=False))
+        print_json(_json(found))
     else:
         Console().print(_maps_table(found), *(_thresholds_table(found, of) for of in OFS))
 

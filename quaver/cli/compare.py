@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from quaver.cli import options
-from quaver.cli.talk import console
+from quaver.cli.talk import console, print_json, progress
 
 UNPROVEN = 3
 NOT_CARRIED = 4
@@ -35,10 +34,10 @@ def compare(
     an arm is shown to be worse than the base.
     """
     from quaver.evaluate import compare as arms
-    from quaver.evaluate.compare.fields import load
+    from quaver.evaluate.files import read_data
 
     folder = out or Path(file.stem)
-    content = load(file)
+    content = read_data(file)
     if isinstance(content, dict) and "claims" in content:
         book = arms.read_book(file)
         judged = arms.judge_claims(book)
@@ -48,7 +47,7 @@ def compare(
     for sentence in (*plan.design.sentences(), *plan.design.warnings()):
         console.print(f"note: {sentence}", highlight=False)
     if dry_run:
-        typer.echo(json.dumps({"order": plan.schedule(), "power": plan.design.table()}, ensure_ascii=False))
+        print_json({"order": plan.schedule(), "power": plan.design.table()})
         return
     result = _run(plan, folder, concurrency)
     _write(folder, arms.result_html(result), arms.result_json(result), as_json)
@@ -59,7 +58,6 @@ def _run(plan: Any, folder: Path, concurrency: int) -> Any:
     """Ask everything that the folder's record file does not have yet."""
     from quaver.evaluate import compare as arms
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     deciders = {url: options.load(url) for url in {arm.url for arm in plan.arms if arm.server == "local"}}
     try:
         servers = {
@@ -68,14 +66,14 @@ def _run(plan: Any, folder: Path, concurrency: int) -> Any:
             else arms.connect(arm, plan.endpoint)
             for arm in plan.arms
         }
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task("asking", total=None)
+        with progress() as bar:
+            task = bar.add_task("asking", total=None)
             book = arms.run(
                 plan,
                 servers,
                 folder / "records.jsonl",
                 concurrency=concurrency,
-                on_progress=lambda done, total: progress.update(task, completed=done, total=total),
+                on_progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
     finally:
         for decider in deciders.values():
@@ -89,7 +87,7 @@ def _write(folder: Path, page: str, report: dict[str, Any], as_json: bool) -> No
     text = json.dumps(report, indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(text + "\n", encoding="utf-8")
     if as_json:
-        typer.echo(text)
+        print_json(report, indent=2)
         return
     for title, key in (("The data carry", "carried"), ("The data do not carry", "not_carried")):
         typer.echo(f"{title}:")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,12 +16,12 @@ import httpx
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from quaver.cli import options
+from quaver.cli.grouped import grouped
 from quaver.cli.questions import FILE_HELP, from_file
-from quaver.cli.talk import console
+from quaver.cli.talk import console, print_json, progress
 from quaver.errors import BadRequest, ServerError
 from quaver.questions.calibration import load_calibration
 
@@ -49,15 +48,16 @@ class Baseline(StrEnum):
     prior = "prior"
 
 
+@grouped
 def evaluate(
+    *,
     records: Annotated[str, typer.Argument(help="A .jsonl or .csv file, or module:function.", metavar="RECORDS")],
     questions: Annotated[
         Path | None, typer.Option("--questions", "-q", help=f"For records without questions. {FILE_HELP}")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many records.")] = None,
     model: options.ModelOption = "embedded",
-    device: options.DeviceOption = options.Device.auto,
-    dtype: options.DtypeOption = options.Dtype.auto,
+    hardware: options.Hardware,
     reading: options.ReadingOption = options.Reading.auto,
     calibration: options.CalibrationOption = None,
     url: Annotated[str | None, typer.Option(help="Ask the server at this address instead of a model here.")] = None,
@@ -110,7 +110,7 @@ def evaluate(
         elif url:
             opened, target, noted = _server(url, dialect, api_key, served_model)
         else:
-            opened, target, noted = _model(model, calibration, device=device, dtype=dtype, reading=reading)
+            opened, target, noted = _model(model, hardware, reading, calibration)
     manifest = _manifest(records, rows, coherence, target, noted)
     with opened as answerer:
         spread = rows[:: max(1, len(rows) // coherence)][:coherence] if coherence else []
@@ -161,10 +161,10 @@ def _read_back(url: str, api_key: str | None) -> dict[str, Any]:
     return found
 
 
-def _model(model: str, calibration: Path | None, **settings: Any) -> Target:
-    decider = options.load(model, calibration=calibration, **settings)
+def _model(model: str, hardware: options.Hardware, reading: options.Reading, calibration: Path | None) -> Target:
+    decider = options.load(model, hardware, reading=reading, calibration=calibration)
     applied = load_calibration(calibration).id if calibration else None
-    asked = {name: value.value for name, value in settings.items()}
+    asked = {"device": hardware.device.value, "dtype": hardware.dtype.value, "reading": reading.value}
     target = {"model": decider.name, "calibration": applied, **asked}
     return decider, target, {"limits": str(decider.limits), "torch": version("torch")}
 
@@ -184,24 +184,20 @@ def _manifest(
 def _run(rows: Sequence[Record], answerer: Answerer, out: Path, manifest: Manifest, settings: Settings) -> None:
     from quaver.evaluate.run import run
 
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*shown, console=console) as progress:
-        task = progress.add_task("answering", total=len(rows))
-        run(rows, answerer, out, manifest, settings, lambda done: progress.update(task, completed=done))
+    with progress() as bar:
+        task = bar.add_task("answering", total=len(rows))
+        run(rows, answerer, out, manifest, settings, lambda done: bar.update(task, completed=done))
 
 
 def _write(summary: Summary, verdicts: Sequence[Verdict], html: Path | None, junit: Path | None) -> None:
     from quaver.evaluate.report.gates import junit as junit_xml
 
-    try:
-        if html:
-            from quaver.evaluate.report.page import page
+    if html:
+        from quaver.evaluate.report.page import page
 
-            html.write_text(page(summary, verdicts), encoding="utf-8")
-        if junit:
-            junit.write_text(junit_xml(verdicts, summary), encoding="utf-8")
-    except OSError as error:
-        raise BadRequest(f"the report cannot be written: {error}") from error
+        html.write_text(page(summary, verdicts), encoding="utf-8")
+    if junit:
+        junit.write_text(junit_xml(verdicts, summary), encoding="utf-8")
 
 
 def _print(summary: Summary, verdicts: Sequence[Verdict], as_json: bool) -> None:
@@ -213,7 +209,7 @@ def _print(summary: Summary, verdicts: Sequence[Verdict], as_json: bool) -> None
         console.print(verdict.words, markup=False, highlight=False)
     if as_json:
         gates = [{"gate": str(v.gate), "passed": v.passed, "words": v.words} for v in verdicts]
-        typer.echo(json.dumps({**summary.to_json(), "gates": gates}, ensure_ascii=False))
+        print_json({**summary.to_json(), "gates": gates})
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("", "metric", "value", "95 % interval", "n", "noise floor"):

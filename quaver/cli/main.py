@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 from typing import NoReturn
 
 import typer
@@ -47,10 +48,19 @@ EXTRAS = {
 
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 something failed, 2 wrong usage."""
+    # A terminal or pipe that is not UTF-8 has no blocks for bars; a question mark is better than no answer.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except QuaverError as error:
         _fail(str(error))
+    except OSError as error:
+        # With a name it is a file that the person named; without, a fault of ours that needs its traceback.
+        if error.filename is None:
+            raise
+        _fail(f"{error.filename}: {error.strerror}")
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRAS:

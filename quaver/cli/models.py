@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.table import Table
 
-from quaver.cli.talk import console
+from quaver.cli.talk import console, print_json
 from quaver.errors import BadRelease
 from quaver.questions import MAX_LEVELS, MAX_OPTIONS
 
@@ -41,7 +40,7 @@ def models(
     """List the models that can be loaded here without a download, what they read, and their limits."""
     listed = list(_here(folders or []))
     if as_json:
-        typer.echo(json.dumps([asdict(model) for model in listed], ensure_ascii=False))
+        print_json([asdict(model) for model in listed])
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in ("load as", "name", "reads", "reading", "tokens", "options", "levels", "size"):

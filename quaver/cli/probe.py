@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from quaver.cli import options, vision
+from quaver.cli.grouped import grouped
+from quaver.cli.talk import print_json
 from quaver.errors import BadRequest
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ def probe() -> None:
 
 
 @app.command()
+@grouped
 def mask(
+    *,
     url: Annotated[
         str | None,
         typer.Option(
@@ -58,14 +61,8 @@ def mask(
     height: Annotated[int, typer.Option(min=2, help="Pixels of the pictures.")] = 960,
     expect: Annotated[Mask | None, typer.Option(help="Exit with 3 unless this is found.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
-    device: options.DeviceOption = options.Device.auto,
-    dtype: options.DtypeOption = options.Dtype.auto,
-    image_budget: vision.ImageBudgetOption = None,
-    no_bidirectional: vision.NoBidirectionalOption = False,
-    bidirectional_full_layers: vision.BidirectionalFullLayersOption = False,
-    fp32_layernorm: vision.Fp32LayernormOption = False,
-    fp32_vision: vision.Fp32VisionOption = False,
-    sliding_window: vision.SlidingWindowOption = None,
+    hardware: options.Hardware,
+    sight: vision.Vision,
 ) -> None:
     """Whether the tokens of an image see each other, or only those before them.
 
@@ -75,20 +72,19 @@ def mask(
 
     Exit codes: 0 done, 3 undecided or not what --expect says.
     """
-    given = (image_budget, no_bidirectional, bidirectional_full_layers, fp32_layernorm, fp32_vision, sliding_window)
     if (url is None) == (model is None):
         raise typer.BadParameter("give either --url, a server, or --model, a folder or hub id")
     if url is not None:
-        if any(given[1:]):
+        if sight != vision.Vision(image_budget=sight.image_budget):
             raise typer.BadParameter("how a server's model sees is the server's to set; of these only --image-budget")
-        reading, said = _of_server(url, served_model, key_env, image_token, (width, height), image_budget)
+        reading, said = _of_server(url, served_model, key_env, image_token, (width, height), sight.image_budget)
     else:
         if served_model or key_env or image_token is not None:
             raise typer.BadParameter("--served-model, --key-env and --image-token go with --url")
-        reading, said = _of_model(str(model), device.value, dtype.value, (width, height), vision.knobs(*given))
+        reading, said = _of_model(str(model), hardware, (width, height), sight.knobs())
     found = reading.facts() | said
     if as_json:
-        typer.echo(json.dumps(found))
+        print_json(found)
     else:
         Console().print(_table(found))
     raise typer.Exit(NOT_SHOWN if reading.verdict == "undecided" or expect not in (None, reading.verdict) else 0)
@@ -119,12 +115,12 @@ def _first_model(said: dict[str, Any], url: str) -> str:
 
 
 def _of_model(
-    model: str, device: str, dtype: str, size: tuple[int, int], knobs: Any
+    model: str, hardware: options.Hardware, size: tuple[int, int], knobs: Any
 ) -> tuple[MaskReading, dict[str, Any]]:
     from quaver.decider.mask import look
     from quaver.evaluate.mask import MaskReading
 
-    seen = look(model, device, dtype, knobs, *size)
+    seen = look(model, hardware.device.value, hardware.dtype.value, knobs, *size)
     reading = MaskReading(seen.tokens, seen.compared, seen.change, seen.noise)
     return reading, {"model": seen.model, "x_config": seen.config, "change_under": seen.others}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from quaver.errors import BadRequest
+from quaver.evaluate.files import read_data
 
 FILE_HELP = "JSON or YAML file: question id to {type, instructions, criteria}, as in a /v1/systemone body."
 
@@ -25,7 +23,8 @@ def from_flags(nouls: Sequence[str], choices: Sequence[str], scores: Sequence[st
         _add(questions, text.strip(), {"type": "noul", "instructions": text.strip()})
     for text in choices:
         words, parts = _split(text, "--choice", "QUESTION = option | option: its description | ...")
-        pairs = [part.partition(":") for part in parts]
+        # Only a colon with a space behind it begins a description: options may be times or addresses.
+        pairs = [part.partition(": ") for part in parts]
         criteria = {name.strip(): description.strip() or None for name, _, description in pairs}
         if len(criteria) < len(pairs):
             raise BadRequest(f"--choice {text!r} names an option twice; options must be unique")
@@ -38,11 +37,7 @@ def from_flags(nouls: Sequence[str], choices: Sequence[str], scores: Sequence[st
 
 def from_file(path: Path) -> dict[str, Any]:
     """The questions of a JSON or YAML file; a whole body with a ``questions`` key is accepted too."""
-    try:
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise BadRequest(f"{path}: cannot be read as questions: {error}") from error
+    content = read_data(path)
     if isinstance(content, dict) and isinstance(content.get("questions"), dict):
         content = content["questions"]
     if not isinstance(content, dict) or not content:
@@ -57,8 +52,10 @@ def _add(questions: dict[str, dict[str, Any]], name: str, question: dict[str, An
 
 
 def _split(text: str, flag: str, form: str) -> tuple[str, list[str]]:
-    words, equals, rest = text.rpartition("=")
-    parts = [part.strip() for part in rest.split("|")]
+    # The last equals sign of the first part: both a question and later descriptions may have some of their own.
+    first, *others = text.split("|")
+    words, equals, option = first.rpartition("=")
+    parts = [part.strip() for part in (option, *others)]
     if not equals or not words.strip() or not all(parts):
         raise BadRequest(f"{flag} {text!r} does not have the form: {form}")
     return words.strip(), parts

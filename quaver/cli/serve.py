@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from quaver.cli import options, serve_vllm, vision
+from quaver.cli.grouped import grouped
 from quaver.cli.sizes import size
 from quaver.cli.talk import console
 
@@ -22,7 +23,9 @@ class EngineName(StrEnum):
     vllm = "vllm"
 
 
+@grouped
 def serve(
+    *,
     context: typer.Context,
     model: Annotated[
         str, typer.Argument(help="embedded, a release folder, or a hub id such as Cloudflare/clef-flash.")
@@ -44,14 +47,7 @@ def serve(
     salt_by_key: Annotated[
         bool, typer.Option("--salt-by-key", help="Never reuse for one key what was read for another.")
     ] = False,
-    device: options.DeviceOption = options.Device.auto,
-    dtype: options.DtypeOption = options.Dtype.auto,
-    reading: options.ReadingOption = options.Reading.auto,
-    on_overflow: options.OverflowOption = options.Overflow.truncate,
-    confidence: options.ConfidenceOption = options.Confidence.typesafe,
-    special_tokens: options.SpecialTokensOption = options.SpecialTokens.escape,
-    max_length: options.MaxLengthOption = None,
-    calibration: options.CalibrationOption = None,
+    asking: options.Asking,
     max_queue: Annotated[int, typer.Option(min=1, help="Requests that may wait; one more is answered 429.")] = 256,
     max_queue_tokens: Annotated[
         int, typer.Option(min=1, help="Input tokens that may wait, of all requests together.")
@@ -68,16 +64,8 @@ def serve(
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Answers equal to the bit whatever else is asked; slower.")
     ] = False,
-    min_label_mass: options.MinLabelMassOption = None,
-    prior_correction: options.PriorCorrectionOption = False,
-    option_orders: options.OptionOrdersOption = 1,
-    prompt_style: options.PromptStyleOption = options.PromptStyle.quaver,
-    image_budget: vision.ImageBudgetOption = None,
-    no_bidirectional: vision.NoBidirectionalOption = False,
-    bidirectional_full_layers: vision.BidirectionalFullLayersOption = False,
-    fp32_layernorm: vision.Fp32LayernormOption = False,
-    fp32_vision: vision.Fp32VisionOption = False,
-    sliding_window: vision.SlidingWindowOption = None,
+    labels: options.Labels,
+    sight: vision.Vision,
     allow_media_hosts: Annotated[
         str,
         typer.Option(
@@ -111,26 +99,15 @@ def serve(
     with DecoderPool() as decode:
         decider = options.load(
             str(folder),
-            device=device,
-            dtype=dtype,
-            reading=reading,
-            on_overflow=on_overflow,
-            confidence=confidence,
-            special_tokens=special_tokens,
-            max_length=max_length or (SERVED_LENGTH if limits.max_length is None else None),
-            calibration=calibration,
+            asking,
+            labels,
+            max_length=asking.max_length or (SERVED_LENGTH if limits.max_length is None else None),
             max_queue=max_queue,
             max_queue_tokens=max_queue_tokens,
             step_tokens=step_tokens,
             state_cache_bytes=state_cache,
             deterministic=deterministic,
-            min_label_mass=min_label_mass,
-            prior_correction=prior_correction,
-            option_orders=option_orders,
-            prompt_style=prompt_style,
-            knobs=vision.knobs(
-                image_budget, no_bidirectional, bidirectional_full_layers, fp32_layernorm, fp32_vision, sliding_window
-            ),
+            knobs=sight.knobs(),
             media=MediaReader(policy=policy, decode=decode),
         )
         console.print(f"{decider.name} on http://{host}:{port}/v1/systemone and /v1/decisions", highlight=False)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from quaver.errors import BadRequest
+from quaver.evaluate.files import json_lines
 from quaver.protocol.systemone import parse
 from quaver.questions import Json, MediaSource, Noul, Question
 
@@ -59,7 +60,7 @@ def read_records(source: str, questions: Mapping[str, Any] | None = None, limit:
     if path.suffix == ".csv":
         rows: Iterable[Any] = _csv_rows(path, questions or {})
     elif path.is_file():
-        rows = _json_rows(path)
+        rows = json_lines(path)
     else:
         rows = _function_rows(source)
     records: list[Record] = []
@@ -74,6 +75,8 @@ def read_records(source: str, questions: Mapping[str, Any] | None = None, limit:
         records.append(record)
     if not records:
         raise BadRequest(f"{source} has no records")
+    if not any(record.labels for record in records):
+        raise BadRequest(f"{source}: no record has a label, so there is nothing to measure")
     return records
 
 
@@ -107,19 +110,13 @@ def label_index(question: Question, label: Json) -> int:
     raise BadRequest(f"label {label!r} is none of the options: {', '.join(ids[:20])}")
 
 
-def _json_rows(path: Path) -> Iterable[Any]:
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except ValueError as error:
-                raise BadRequest(f"{path}: {line[:60]!r} is not JSON: {error}") from error
-
-
 def _csv_rows(path: Path, questions: Mapping[str, Any]) -> Iterable[Any]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for row in csv.DictReader(file):
+            reader = csv.DictReader(file)
+            for row in reader:
+                if None in row:
+                    raise BadRequest(f"{path}, line {reader.line_num}: there are more cells than columns")
                 rest = {key: value for key, value in row.items() if key not in questions and key != "id"}
                 labels = {key: row[key] for key in questions if row.get(key)}
                 yield {"id": row.get("id"), "state": rest.get("state", rest), "labels": labels}

@@ -20,6 +20,7 @@ from typing import Any, TextIO
 
 from quaver.errors import BadRequest, EngineFault, Overloaded, QuaverError, ServerError, Unavailable
 from quaver.evaluate.answerer import Answerer, probabilities
+from quaver.evaluate.files import end_line, written_lines
 from quaver.evaluate.metrics import Item
 from quaver.evaluate.records import Record, Variant
 
@@ -130,26 +131,16 @@ def _open(path: Path, manifest: Manifest) -> list[dict[str, Any]]:
         keys = sorted(begun.asked.keys() | manifest.asked.keys())
         changed = [key for key in keys if begun.asked.get(key) != manifest.asked.get(key)]
         raise BadRequest(f"{path} holds another run (different: {', '.join(changed)}); name another file")
-    if not path.read_bytes().endswith(b"\n"):
-        with path.open("a", encoding="utf-8") as sink:
-            sink.write("\n")
+    end_line(path)
     return lines
 
 
 def _read(path: Path) -> tuple[Manifest, list[dict[str, Any]]]:
-    lines: list[dict[str, Any]] = []
     try:
-        first, *rest = path.read_text(encoding="utf-8").splitlines() or [""]
-        head = json.loads(first)["manifest"]
-        manifest = Manifest(head["asked"], head["noted"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadRequest(f"{path} is not a run file of quaver eval: {error}") from error
-    for text in rest:
-        try:
-            lines.append(json.loads(text))
-        except ValueError:
-            continue  # a line that an interrupted run left unfinished
-    return manifest, lines
+        first, *lines = written_lines(path) or [None]
+        return Manifest(first["manifest"]["asked"], first["manifest"]["noted"]), lines
+    except (KeyError, TypeError) as error:
+        raise BadRequest(f"{path} is not a run file of quaver eval; it begins without a manifest") from error
 
 
 def _ask_all(records: Sequence[Record], answerer: Answerer, settings: Settings) -> Iterator[dict[str, Any]]:

@@ -125,8 +125,8 @@ class _Runner:
         found: dict[str, list[Level]] = {server.name: [] for server in servers}
         for load in self._plan.levels:
             blocks: dict[str, list[Block]] = {server.name: [] for server in servers}
-            for round_ in range(self._plan.rounds):
-                bodies = self._take(max(1, self._plan.requests // self._plan.rounds))
+            for round_, count in enumerate(_shared_out(self._plan.requests, self._plan.rounds)):
+                bodies = self._take(count)
                 for server in self._random.sample(servers, len(servers)):
                     blocks[server.name].append(await self._drive(server, load, bodies, f"round {round_ + 1}"))
             for name, own in blocks.items():
@@ -167,3 +167,9 @@ class _Runner:
         if self._tell:
             self._tell(f"{server.name}: {load}, {what}")
         return await drive(self._client, server, load, bodies, self._random.randrange(2**32))
+
+
+def _shared_out(requests: int, rounds: int) -> list[int]:
+    """``requests`` in at most ``rounds`` parts that differ by one at most; no part is empty."""
+    parts = min(requests, rounds)
+    return [requests // parts + (part < requests % parts) for part in range(parts)]

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from quaver.errors import BadRequest
-from quaver.evaluate.compare.fields import known, load
+from quaver.evaluate.compare.fields import known
 from quaver.evaluate.compare.power import ALPHA, luck_of_the_best
+from quaver.evaluate.files import read_data
 from quaver.evaluate.statistics import Interval, beta_greater, fisher, newcombe, smallest_sign_flip_p, wilson
 
 #: differs: the rates differ. same: nothing changed. noise: the difference seen is nothing to go by.
@@ -87,7 +88,7 @@ class Judged:
 def read_book(path: Path) -> Book:
     """The claims in a YAML or JSON file. Raises BadRequest with the place of what is wrong."""
     types = {"about": str, "margin": float, "luck": list, "notes": list}
-    given = known(load(path), str(path), {"name": str, "cases": int, "claims": list}, types)
+    given = known(read_data(path), str(path), {"name": str, "cases": int, "claims": list}, types)
     claims = tuple(_claim(value, f"{path}: claim {i}") for i, value in enumerate(given["claims"], 1))
     numbers = {"arms": int, "runs": int, "rate": float, "fewer": int}
     luck = tuple(Luck(**known(value, f"{path}: luck", numbers, {})) for value in given.get("luck", ()))

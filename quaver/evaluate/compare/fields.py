@@ -1,13 +1,9 @@
-"""Reading plan files: objects with known fields only, and JSON pointers into what servers say."""
+"""Objects with known fields only, and JSON pointers into what servers say."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from quaver.errors import BadRequest
 from quaver.questions import Json
@@ -21,23 +17,6 @@ class Missing:
 
 
 MISSING = Missing()
-
-
-def load(path: Path) -> Json:
-    """The content of a YAML or JSON file. Raises BadRequest when there is none."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadRequest(f"{path} cannot be read: {error}") from error
-
-
-def load_lines(path: Path) -> list[Json]:
-    """The values of a JSON Lines file. Raises BadRequest with the line that is not JSON."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines if line.strip()]
-    except (OSError, ValueError) as error:
-        raise BadRequest(f"{path} cannot be read as JSON Lines: {error}") from error
 
 
 def known(value: Json, where: str, required: Mapping[str, type], optional: Mapping[str, type]) -> dict[str, Any]:

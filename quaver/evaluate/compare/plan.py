@@ -7,14 +7,16 @@ import hashlib
 import json
 import mimetypes
 import random
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from quaver.errors import BadRequest
-from quaver.evaluate.compare.fields import known, load, load_lines
+from quaver.evaluate.compare.fields import known
 from quaver.evaluate.compare.power import Design, Sprt
+from quaver.evaluate.files import json_lines, read_data
 from quaver.questions import Json
 
 Endpoint = Literal["chat", "systemone", "decisions"]
@@ -145,19 +147,24 @@ class Plan:
 
 def read_plan(path: Path) -> Plan:
     """The plan in a YAML or JSON file; files that it names are looked for beside it. Raises BadRequest."""
-    value = load(path)
     required = {"name": str, "endpoint": str, "arms": dict, "cases": object, "base": str}
     optional = {"seeds": list, "control": str, "primary": str, "parse": str, "margin": float, "order_seed": int}
-    given = known(value, str(path), required, {**optional, "stop": dict})
+    given = known(read_data(path), str(path), required, {**optional, "stop": dict})
     for name, kind in (("endpoint", Endpoint), ("primary", Metric), ("parse", Literal["json", "text"])):
         if name in given and given[name] not in get_args(kind):
             raise BadRequest(f"{path}: {name} must be one of {', '.join(get_args(kind))}, got {given[name]!r}")
-    rows = load_lines(path.parent / given["cases"]) if isinstance(given["cases"], str) else given["cases"]
+    rows = json_lines(path.parent / given["cases"]) if isinstance(given["cases"], str) else given["cases"]
+    if not isinstance(rows, Iterable):
+        raise BadRequest(f"{path}: cases must be a list or name a JSON Lines file, got {rows!r}")
     cases = tuple(_case(row, f"{path}: case {i}", path.parent) for i, row in enumerate(rows, 1))
     arms = tuple(_arm(str(name), arm, f"{path}: arm {name}", cases) for name, arm in given["arms"].items())
     names = [arm.name for arm in arms]
+    seeds = tuple(given.get("seeds", (1,)))
+    # A seed twice would be counted as two runs and asked once.
+    if not seeds or not all(type(seed) is int for seed in seeds) or len({*seeds}) < len(seeds):
+        raise BadRequest(f"{path}: seeds must be whole numbers, each once, got {list(seeds)}")
     for role in ("base", "control"):
-        if given.get(role, names[0]) not in names:
+        if role in given and given[role] not in names:
             raise BadRequest(f"{path}: {role} {given[role]!r} is none of the arms {', '.join(names)}")
     if not cases or len({case.id for case in cases}) < len(cases):
         raise BadRequest(f"{path}: there must be cases, and their ids must differ")
@@ -169,7 +176,7 @@ def read_plan(path: Path) -> Plan:
         given["endpoint"],
         (*arms, replace(base, name=base.name + TWIN, twin=True)),
         cases,
-        tuple(given.get("seeds", (1,))),
+        seeds,
         base.name,
         given.get("primary", "passed" if any(case.checks for case in cases) else "loop"),
         given.get("control"),
@@ -211,6 +218,10 @@ def _check(value: Json, where: str) -> Check:
     kinds: list[Literal["is", "has", "matches"]] = [kind for kind in ("is", "has", "matches") if kind in given]
     if len(kinds) != 1:
         raise BadRequest(f"{where}: needs exactly one of is, has and matches")
+    try:
+        re.compile(given.get("matches", ""))
+    except re.error as error:
+        raise BadRequest(f"{where}: matches {given['matches']!r} is not a regular expression: {error}") from error
     return Check(kinds[0], given[kinds[0]], given.get("at"))
 
 

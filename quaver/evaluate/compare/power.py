@@ -142,6 +142,8 @@ class Sprt:
     def __post_init__(self) -> None:
         if not (0 < self.first < 1 and 0 < self.second < 1) or self.first == self.second:
             raise ValueError("a sequential test needs two different rates strictly between 0 and 1")
+        if not (0 < self.alpha < 0.5 and 0 < self.beta < 0.5):
+            raise ValueError("a sequential test's alpha and beta must lie strictly between 0 and 0.5")
 
     def decide(self, events: int, n: int) -> Decision | None:
         """Which rate ``events`` in ``n`` runs have settled on; None: go on."""

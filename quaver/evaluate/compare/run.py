@@ -21,6 +21,7 @@ from quaver.evaluate.compare.outcomes import OUTCOMES
 from quaver.evaluate.compare.plan import Plan
 from quaver.evaluate.compare.reply import facts, grade
 from quaver.evaluate.compare.servers import Server
+from quaver.evaluate.files import end_line, written_lines
 from quaver.evaluate.run import Manifest
 
 Job = tuple[str, str, int]
@@ -44,9 +45,7 @@ class RecordFile:
             found = cls.read(path)
             if found.digest != manifest.digest:
                 raise BadRequest(f"{path} holds a run of another plan, or of one that was changed; name another file")
-            if not path.read_bytes().endswith(b"\n"):
-                with path.open("a", encoding="utf-8") as sink:
-                    sink.write("\n")
+            end_line(path)
             return found
         path.parent.mkdir(parents=True, exist_ok=True)
         found = cls(path, manifest.digest)
@@ -56,15 +55,10 @@ class RecordFile:
     @classmethod
     def read(cls, path: Path) -> RecordFile:
         """The lines of ``path``. A last line that was cut short is dropped."""
-        lines = []
+        lines = written_lines(path)
         try:
-            for text in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    lines.append(json.loads(text))
-                except ValueError:
-                    continue
             found = cls(path, Manifest(lines[0]["asked"], lines[0]["noted"]).digest)
-        except (OSError, LookupError, TypeError) as error:
+        except (LookupError, TypeError) as error:
             raise BadRequest(f"{path} is not a record file of quaver compare: {error!r}") from error
         for line in lines[1:]:
             found._take(line)

@@ -67,7 +67,7 @@ def test_a_plan_is_read_with_its_images_and_a_twin(tmp_path: Path) -> None:
         ({"stop": {"first": 0.5, "second": 0.5}, "primary": "loop"}, "two different rates"),
         ({"stop": {"first": 0.5, "second": 0.6}, "primary": "checks"}, "stop tests a rate"),
         ({"cases": []}, "there must be cases"),
-        ({"cases": "none.jsonl"}, "cannot be read as JSON Lines"),
+        ({"cases": "none.jsonl"}, "none.jsonl cannot be read"),
         ({"arms": {"stock": {"server": "tgi", "url": ""}}}, "server must be one of"),
         ({"arms": {"stock": {"server": "vllm", "url": "", "proof": {"modle": 1}}}}, "proof 'modle' is neither"),
         ({"arms": {"stock": {"server": "vllm", "url": "", "proof": {"prompt_tokens": {"x": 1}}}}}, "for case 'frame'"),
