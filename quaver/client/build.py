@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import mimetypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,6 +42,12 @@ PATH = "/v1/systemone"
 BATCH_PATH = "/v1/systemone/batch"
 MODELS_PATH = "/v1/models"
 
+#: A rate limit, and TypeSafe's own status for too much load.
+BUSY = (429, 529)
+
+#: Seconds; a server that asks for more is not waited for, and its caller told. As TypeSafe's JavaScript SDK has it.
+LONGEST_WAIT = 60.0
+
 #: Codes of a Quaver server's errors; other servers' errors become plain BadRequest.
 CODES: Mapping[str, type[BadRequest]] = {
     "bad_question": BadQuestion,
@@ -51,7 +58,8 @@ CODES: Mapping[str, type[BadRequest]] = {
 
 
 def headers(api_key: str | None) -> dict[str, str]:
-    return {"authorization": f"Bearer {api_key}"} if api_key else {}
+    key = {"authorization": f"Bearer {api_key}"} if api_key else {}
+    return {"content-type": "application/json", **key}
 
 
 def build_body(request: Request, model: str | None) -> dict[str, Any]:
@@ -62,26 +70,23 @@ def build_body(request: Request, model: str | None) -> dict[str, Any]:
     }
     optional = {
         "model": model,
-        "images": [_media(item, "image/png") for item in request.images],
-        "audio": [_media(item, "audio/wav") for item in request.audio],
-        "videos": [_media(item, "video/mp4") for item in request.videos],
+        "images": [_media(item, "image/png") for item in request.images] or None,
+        "audio": [_media(item, "audio/wav") for item in request.audio] or None,
+        "videos": [_media(item, "video/mp4") for item in request.videos] or None,
         "x_reading": request.reading,
         "x_on_overflow": request.on_overflow,
         "x_confidence": request.confidence,
         "x_abstain": {"target": request.abstain.target, "of": request.abstain.of} if request.abstain else None,
-        "cache_salt": request.cache_salt,
-        "mm_processor_kwargs": request.image_budget and {"max_soft_tokens": request.image_budget},
-        "x_priority": request.priority,
-        "x_timeout_ms": request.timeout and request.timeout * 1000,
-    }
-    labels = {
         "x_min_label_mass": request.labels.min_mass,
         "x_prior_correction": request.labels.prior_correction,
         "x_option_orders": request.labels.orders,
+        "cache_salt": request.cache_salt or None,
+        "mm_processor_kwargs": None if request.image_budget is None else {"max_soft_tokens": request.image_budget},
+        "x_priority": request.priority or None,
+        "x_timeout_ms": None if request.timeout is None else request.timeout * 1000,
     }
-    # Of these, zero and false say something: the server may be set otherwise.
-    said = {name: value for name, value in labels.items() if value is not None}
-    return {**body, **{name: value for name, value in optional.items() if value}, **said}
+    # What is false or zero is sent: the server may be set otherwise, and refuses what cannot be.
+    return {**body, **{name: value for name, value in optional.items() if value is not None}}
 
 
 def build_batch(request: Request, states: Sequence[Json], model: str | None) -> dict[str, Any]:
@@ -89,6 +94,14 @@ def build_batch(request: Request, states: Sequence[Json], model: str | None) -> 
     body = build_body(request, model)
     del body["state"]
     return {"states": list(states), **body}
+
+
+def to_json(body: Mapping[str, Any]) -> bytes:
+    """The text of ``body``; BadRequest for what JSON cannot hold, as the decider has it."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadRequest(f"the request cannot be written as JSON: {error}") from error
 
 
 def parse_answers(response: httpx.Response, questions: Mapping[str, Question]) -> Answers:
@@ -107,6 +120,7 @@ def parse_batch(response: httpx.Response, questions: Mapping[str, Question], cou
 
 def _result(item: Mapping[str, Any], questions: Mapping[str, Question]) -> Answers | QuaverError:
     if "error" in item:
+        # A result of a batch stands where a response would have stood, with its status inside.
         return _error(item.get("status", 500), item, None, "the state was not answered")
     return _answers(item, questions)
 
@@ -117,9 +131,11 @@ def _answers(body: Mapping[str, Any], questions: Mapping[str, Question]) -> Answ
         return Answers(
             {name: _answer(question, body["answers"][name]) for name, question in questions.items()},
             model=body["model"],
+            # Others do not say. The dialect asks that questions do not change each other's answers.
             reading=body.get("x_reading", "independent"),
             input_tokens=usage["input_tokens"],
-            cached_tokens=usage.get("input_tokens_details", {}).get("cached_tokens", 0),
+            # Gateways write null where they do not know.
+            cached_tokens=(usage.get("input_tokens_details") or {}).get("cached_tokens") or 0,
             truncated_tokens=body.get("x_truncated", {}).get("state_tokens", 0),
             calibration=body.get("x_calibration"),
             abstained=_abstained(body["answers"], questions),
@@ -160,6 +176,7 @@ def parse_json(response: httpx.Response) -> dict[str, Any]:
     try:
         body = response.json()
     except ValueError:
+        # Proxies in between answer in HTML.
         body = None
     if not response.is_success:
         plain = response.text[:500] or response.reason_phrase
@@ -170,10 +187,11 @@ def parse_json(response: httpx.Response) -> dict[str, Any]:
 
 
 def retry_delay(response: httpx.Response, attempt: int) -> float | None:
-    """Seconds to wait before asking again, or None when asking again would not help."""
-    if response.status_code not in (429, 503):
+    """Seconds to wait before asking again; None when that would not help, or not soon."""
+    if response.status_code not in (*BUSY, 503):
         return None
-    return _retry_after(response) or 0.25 * 2**attempt
+    delay = _retry_after(response) or 0.25 * 2**attempt
+    return delay if delay <= LONGEST_WAIT else None
 
 
 def _error(status: int, body: Mapping[str, Any], retry_after: float | None, otherwise: str) -> QuaverError:
@@ -181,10 +199,11 @@ def _error(status: int, body: Mapping[str, Any], retry_after: float | None, othe
     message = _message(body) or otherwise
     error = body.get("error")
     code = error.get("code") if isinstance(error, Mapping) else None
-    if status == 429:
+    if status in BUSY:
         return Overloaded(message, retry_after or 1.0)
     if status == 503:
         return Unavailable(message)
+    # By its code: a gateway's 504 does not mean that a limit of the request has passed.
     if code == "expired":
         return Expired(message)
     if status in (400, 404, 413, 415, 422):
@@ -193,11 +212,11 @@ def _error(status: int, body: Mapping[str, Any], retry_after: float | None, othe
 
 
 def _message(body: Mapping[str, Any]) -> str | None:
-    """The first message in the shapes that servers of the dialect use."""
+    """The first message in the shapes that servers of the dialect use, in the order in which TypeSafe's SDKs look."""
     error, detail = body.get("error"), body.get("detail")
     if isinstance(detail, list) and detail and isinstance(detail[0], Mapping):
         detail = detail[0].get("msg")
-    for found in (error, detail):
+    for found in (error, body, detail):
         text = found.get("message") if isinstance(found, Mapping) else found
         if isinstance(text, str) and text:
             return text
@@ -207,8 +226,9 @@ def _message(body: Mapping[str, Any]) -> str | None:
 def _where(body: Mapping[str, Any]) -> tuple[str | int, ...]:
     detail = body.get("detail")
     if isinstance(detail, list) and detail and isinstance(detail[0], Mapping):
-        steps = detail[0].get("loc", [])
-        return tuple(steps[1:]) if steps[:1] == ["body"] else tuple(steps)
+        steps = detail[0].get("loc")
+        if isinstance(steps, list):
+            return tuple(steps[1:] if steps[:1] == ["body"] else steps)
     return ()
 
 
@@ -216,6 +236,7 @@ def _retry_after(response: httpx.Response) -> float | None:
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             return max(0.0, float(response.headers[name]) * scale)
+        # The header's other form is a date, and clocks differ.
         except (KeyError, ValueError):
             continue
     return None
@@ -239,6 +260,7 @@ def _answer(question: Question, body: Mapping[str, Any]) -> Answer:
         case Score(criteria=levels):
             probabilities = tuple(body["probabilities"][str(i)] for i in range(len(levels)))
             return ScoreAnswer(body["score"], probabilities, tuple(levels), body["confidence"])
+    # Servers promise no order of a map; ours is that of the question.
     ordered = {option: body["probabilities"][option] for option in question.option_ids}
     return ChoiceAnswer(body["choice"], ordered, body["confidence"])
 

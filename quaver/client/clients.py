@@ -1,4 +1,8 @@
-"""The two clients. They differ in one line, how a request is sent; everything else is in ``build``."""
+"""The two clients: the same but for ``await``. What a call says and what a reply means is in ``build``, once.
+
+They are written out twice on purpose: what would join them, a call as a generator of requests, hides from readers and
+from type checkers what a method does.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from quaver.client.build import (
     parse_batch,
     parse_models,
     retry_delay,
+    to_json,
 )
 from quaver.errors import QuaverError, Unavailable
 from quaver.questions import Answers, Json, MediaSource, Question, Request
@@ -80,6 +85,7 @@ class Client:
 
         Media are shown with every state. Only a Quaver server, or one with the same batch endpoint, can do this.
         """
+        # Stands for all states: what is built of it leaves its own out.
         request = Request(None, questions, tuple(images), tuple(audio), tuple(videos))
         results: list[Answers | QuaverError] = []
         for start in range(0, len(states), STATES_PER_CALL):
@@ -104,19 +110,21 @@ class Client:
         self.close()
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        response = self._once(method, path, body)
+        content = None if body is None else to_json(body)
+        response = self._once(method, path, content)
         for attempt in range(self._retries):
             delay = retry_delay(response, attempt)
             if delay is None:
                 break
             time.sleep(delay)
-            response = self._once(method, path, body)
+            response = self._once(method, path, content)
         return response
 
-    def _once(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+    def _once(self, method: str, path: str, content: bytes | None) -> httpx.Response:
         try:
-            return self._http.request(method, path, json=body)
-        except httpx.TransportError as error:
+            return self._http.request(method, path, content=content)
+        # RequestError, and not only TransportError: a reply that cannot be decompressed is no answer either.
+        except httpx.RequestError as error:
             raise Unavailable(f"no answer from {self._http.base_url}: {error!r}") from error
 
 
@@ -191,17 +199,18 @@ class AsyncClient:
         await self.close()
 
     async def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
-        response = await self._once(method, path, body)
+        content = None if body is None else to_json(body)
+        response = await self._once(method, path, content)
         for attempt in range(self._retries):
             delay = retry_delay(response, attempt)
             if delay is None:
                 break
             await anyio.sleep(delay)
-            response = await self._once(method, path, body)
+            response = await self._once(method, path, content)
         return response
 
-    async def _once(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+    async def _once(self, method: str, path: str, content: bytes | None) -> httpx.Response:
         try:
-            return await self._http.request(method, path, json=body)
-        except httpx.TransportError as error:
+            return await self._http.request(method, path, content=content)
+        except httpx.RequestError as error:
             raise Unavailable(f"no answer from {self._http.base_url}: {error!r}") from error

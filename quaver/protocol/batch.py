@@ -6,18 +6,18 @@ is what the same body with that one state would have been answered, an answer or
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import Field
 
 from quaver.errors import BadRequest
 from quaver.protocol.replies import BatchError, BatchReply
-from quaver.protocol.strict_json import excerpt
 from quaver.protocol.systemone import Asked, Asking, asked, reply_body
-from quaver.protocol.types import Attachments, Wanted, validated
+from quaver.protocol.types import Attachments, Wanted, require_object, validated
 from quaver.questions import Answers, Json, Request
 
+#: All of them wait in memory from the start, and their results until the last is there.
 MAX_STATES = 10_000
 
 
@@ -54,6 +54,7 @@ class BatchCall:
             "model": model,
             "results": [reply_body(item, self.wanted) if isinstance(item, Answers) else item for item in results],
             "total_usage": {
+                # States that failed have no count.
                 "input_tokens": sum(answers.input_tokens for answers in answered),
                 "output_tokens": 0,
                 "input_tokens_details": {"cached_tokens": sum(answers.cached_tokens for answers in answered)},
@@ -66,8 +67,8 @@ def parse_batch(body: Json, attachments: Attachments | None = None) -> BatchCall
 
     BadRequest when anything but a single state breaks a rule.
     """
-    if not isinstance(body, Mapping):
-        raise BadRequest(f"the body must be a JSON object, got {excerpt(body)}")
+    require_object(body)
+    # System One ignores what it does not know, and one state among many would be missed.
     if "state" in body:
         raise BadRequest("a batch has a list of states, and no state beside it", ("state",))
     checked = validated(BatchBody, dict(body))

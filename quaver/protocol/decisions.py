@@ -31,8 +31,10 @@ from quaver.questions import (
     ScoreAnswer,
 )
 
+#: OpenAI's limit since its Decisions left beta.
 MAX_QUESTIONS = 400
 
+#: Checked part by part in ``input_items``: of a union pydantic would complain about every alternative.
 Instructions = SkipValidation[str | list[UserPart]]
 
 
@@ -54,6 +56,7 @@ class ChoiceOption(Strict):
 
 class DecisionChoiceBody(_Asking):
     type: Literal["choice"]
+    # OpenAI asks for two choices and two levels; one of either is answered, as in System One.
     choices: list[ChoiceOption] = Field(min_length=1, max_length=MAX_OPTIONS)
 
 
@@ -110,6 +113,7 @@ class DecisionsCall:
     model: str | None
     wanted: Wanted
     asked: tuple[Asked, ...]
+    #: Whether the request used a field of ours, and so knows them in a reply.
     own_fields: bool
     dialect: ClassVar[Dialect] = "decisions"
 
@@ -119,10 +123,12 @@ class DecisionsCall:
         own = {asked.id: abstains(answers, asked.id) if self.own_fields else Abstains() for asked in self.asked}
         body: DecisionsReply = {
             "model": answers.model,
+            # OpenAI's SDK leaves it to callers to match answers with questions by their place.
             "answers": [_reply_answer(asked, answers[asked.id], own[asked.id]) for asked in self.asked],
             "usage": {
                 "input_tokens": answers.input_tokens,
                 "input_tokens_details": {"cached_tokens": answers.cached_tokens, "cache_write_tokens": 0},
+                # Integers, and all of them, also of what does not happen here: strict clients refuse anything else.
                 "output_tokens": 0,
                 "output_tokens_details": {"reasoning_tokens": 0},
                 "total_tokens": answers.input_tokens,
@@ -164,6 +170,7 @@ def _ids(bodies: Sequence[_Asking]) -> list[str]:
             raise BadQuestion(f"{place(where)} {excerpt(body.name)} is the name of two questions", where)
         if body.name is not None:
             taken.add(body.name)
+    # Ids are ours alone: the reply has the name, or null where there was none.
     return [_free(f"question_{i + 1}", taken) if body.name is None else body.name for i, body in enumerate(bodies)]
 
 
@@ -180,6 +187,7 @@ def _question(body: _Asking, media: Media, where: Where) -> Question:
         case DecisionChoiceBody(choices=choices):
             return build_question(where, Choice, instructions, _options(choices, where))
         case DecisionScoreBody(levels=levels):
+            # Clients fill levels in two ways: text as the label, or a number as the label and text as description.
             texts = [f"{level.label}: {level.description}" if level.description else level.label for level in levels]
             return build_question(where, Score, instructions, texts)
     return build_question(where, Noul, instructions, None)

@@ -9,7 +9,7 @@ from quaver.errors import BadRequest
 from quaver.protocol import decisions, media_slots, strict_json, systemone
 from quaver.protocol.decisions import DecisionsCall
 from quaver.protocol.systemone import SystemOneCall
-from quaver.protocol.types import Attachments, Dialect
+from quaver.protocol.types import Attachments, Dialect, require_object
 from quaver.questions import Answers, Json
 
 Call = SystemOneCall | DecisionsCall
@@ -17,6 +17,8 @@ Call = SystemOneCall | DecisionsCall
 
 def parse(body: Mapping[str, Any]) -> Call:
     """A body made in this process. Its media may also be bytes, a ``Path`` or the path of a file as text."""
+    require_object(body)
+    # Bytes and paths in the media lists are no JSON, and are looked at where media are read.
     strict_json.check({name: value for name, value in body.items() if name not in media_slots.LISTS})
     if dialect_of(body) == "decisions":
         return decisions.parse(body, local=True)
@@ -25,8 +27,7 @@ def parse(body: Mapping[str, Any]) -> Call:
 
 def parse_wire(body: Json, attachments: Attachments | None = None) -> Call:
     """A body that came from elsewhere, read by ``strict_json.loads``. Media are text or ``attachments`` only."""
-    if not isinstance(body, Mapping):
-        raise BadRequest(f"the body must be a JSON object, got {strict_json.excerpt(body)}")
+    require_object(body)
     if dialect_of(body) == "systemone":
         return systemone.parse(body, attachments)
     if attachments:

@@ -21,6 +21,7 @@ def invalid_body(dialect: Dialect, code: str, message: str, where: Where) -> Err
 
 def refused(dialect: Dialect, kind: str, code: str, message: str, where: Where = ()) -> ErrorReply:
     """The request is refused for another reason than a rule of the body: key, load, model, size."""
+    # api_usage_error is TypeSafe's word, and what OpenAI's clients know says the same. All other kinds are shared.
     error = _error("invalid_request_error" if kind == "api_usage_error" else kind, code, message, where)
     if dialect == "decisions":
         return error
@@ -28,5 +29,6 @@ def refused(dialect: Dialect, kind: str, code: str, message: str, where: Where =
 
 
 def _error(kind: str, code: str, message: str, where: Where) -> ErrorReply:
+    # OpenAI's clients show param, and a path in it must be one text.
     param = ".".join(str(step) for step in where) or None
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}

@@ -83,10 +83,12 @@ OUTPUT: Mapping[str, type[Strict]] = {
 }
 USER: Mapping[str, type[Strict]] = {**OUTPUT, "input_json": InputJson}
 ASSISTANT: Mapping[str, type[Strict]] = {"output_text": OutputText, "refusal": Refusal}
+#: What OpenAI allows to whom; audio and video are ours.
 ROLES = {"user": USER, "developer": TEXT, "system": TEXT, "assistant": ASSISTANT}
 
 
 class Message(Strict):
+    # The one kind of item whose type may be left out.
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
     content: SkipValidation[str | list[UserPart | AssistantPart]]
@@ -95,6 +97,7 @@ class Message(Strict):
 
 class _Tool(Strict):
     call_id: str
+    # These two come along where the items of a Responses conversation are handed on. They say nothing to a model.
     id: str | None = None
     status: Literal["in_progress", "completed", "incomplete"] | None = None
 
@@ -145,6 +148,7 @@ def state_of(value: Json, media: Media) -> Json:
         raise BadRequest(f"input must be text or a list of items, got {excerpt(value)}", ("input",))
     items = [one_of(ITEMS, item, ("input", index), default="message") for index, item in enumerate(value)]
     _check_calls(items)
+    # The same words and pictures are the same state, however they were wrapped.
     if len(items) == 1 and isinstance(items[0], Message) and items[0].role == "user":
         return content_of(items[0].content, USER, media, ("input", 0, "content"), markers=False)
     return [_item(item, media, ("input", index)) for index, item in enumerate(items)]
@@ -190,6 +194,7 @@ def _item(item: Strict, media: Media, where: Where) -> dict[str, Json]:
             content = content_of(item.content, ROLES[item.role], media, (*where, "content"))
             return {"role": item.role, "content": content}
         case FunctionCall(name=name, arguments=given) | CustomToolCall(name=name, input=given):
+            # Ids of calls tie items together; here they stand in order, and another id must not change an answer.
             return {"call": name, "input": given}
         case FunctionCallOutput(output=output) | CustomToolCallOutput(output=output):
             return {"output": content_of(output, OUTPUT, media, (*where, "output"))}

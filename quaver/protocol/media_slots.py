@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -26,6 +26,7 @@ _TYPES: Mapping[str, Kind] = {"data:image/": "images", "data:audio/": "audio", "
 
 #: Types of content parts that hold a medium, and the field that holds it.
 PARTS: Mapping[str, tuple[Kind, str]] = {
+    # Chat completions, so OpenRouter and vLLM, name the type by its field; OpenAI's Responses say input_ before it.
     "image_url": ("images", "image_url"),
     "input_image": ("images", "image_url"),
     "audio_url": ("audio", "audio_url"),
@@ -65,6 +66,7 @@ class Asset(Strict):
     """An image whose placeholder stands in the text: inline, or a part of a multipart body."""
 
     type: Literal["image"]
+    # TypeSafe asks for it. It is checked and not believed: what decodes the file looks at the file.
     format: Literal["png", "jpg", "jpeg"] | None = None
     data_base64: str | None = None
     part: str | None = Field(None, description="Name of the multipart part that holds the file.")
@@ -111,6 +113,7 @@ def lift_parts(state: Json, media: Media) -> Json:
     if _is_part(state):
         media.add(*_part_source(state, ("state",)), ("state",))
         return ""
+    # The form in which OpenRouter's documentation shows images: no data, but a text with pictures.
     if isinstance(state, list) and any(_is_part(item) for item in state):
         return _parts_to_text(state, media, ("state",))
     return mark_parts(state, media, ("state",))
@@ -120,18 +123,24 @@ def mark_parts(value: Json, media: Media, where: Where) -> Json:
     """``value`` with every media part in it, at any depth, turned into a text part that holds its marker."""
     if _is_part(value):
         return {"type": "text", "text": media.add(*_part_source(value, where), where)}
-    # Containers alone are looked into, because a state may hold millions of numbers.
+    # Containers alone are looked into, because a state may hold millions of numbers, and one without parts is not
+    # copied, because it may be all of a body of 32 MiB.
     if isinstance(value, dict):
-        return {
-            key: mark_parts(item, media, (*where, key)) if isinstance(item, (dict, list)) else item
-            for key, item in value.items()
-        }
+        marked = _marked(value.items(), media, where)
+        return {**value, **marked} if marked else value
     if isinstance(value, list):
-        return [
-            mark_parts(item, media, (*where, index)) if isinstance(item, (dict, list)) else item
-            for index, item in enumerate(value)
-        ]
+        marked = _marked(enumerate(value), media, where)
+        return [marked.get(index, item) for index, item in enumerate(value)] if marked else value
     return value
+
+
+def _marked(members: Iterable[tuple[Any, Json]], media: Media, where: Where) -> dict[Any, Json]:
+    """Those of ``members`` that have media parts in them, marked, by their step."""
+    return {
+        step: marked
+        for step, item in members
+        if isinstance(item, (dict, list)) and (marked := mark_parts(item, media, (*where, step))) is not item
+    }
 
 
 def refuse_parts(value: Json, where: Where) -> None:
@@ -205,6 +214,7 @@ def _parts_to_text(parts: list[Json], media: Media, where: Where) -> str:
 def _part_source(part: Mapping[str, Any], where: Where) -> tuple[Kind, str]:
     kind, key = PARTS[part["type"]]
     held = part.get(key)
+    # Chat completions wrap the address in an object, Responses do not.
     if isinstance(held, Mapping):
         held = held.get("data") if key == "input_audio" else held.get("url")
     if not isinstance(held, str):
@@ -225,6 +235,7 @@ def _asset_source(name: str, asset: Asset, attachments: Attachments) -> MediaSou
 
 def _check_attachments(claimed: Sequence[str], attachments: Attachments) -> None:
     for part in attachments:
+        # TypeSafe's rule, and it catches the misspelt name of a part.
         if claimed.count(part) != 1:
             raise BadMedia(f"part {excerpt(part)} must be named by one asset, is named by {claimed.count(part)}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, WithJsonSchema
@@ -12,6 +12,8 @@ from quaver.protocol.strict_json import Where, excerpt, place
 from quaver.protocol.types import Strict, build_question
 from quaver.questions import MAX_LEVELS, MAX_OPTIONS, Choice, Json, Noul, Question, Score
 
+# The types below are any JSON to pydantic: the questions themselves check it, in words that speak of questions, and
+# so it is checked alike for callers in this process. The schemas are for the served document.
 Sides = Annotated[
     Json,
     WithJsonSchema(
@@ -45,8 +47,10 @@ Levels = Annotated[Json, WithJsonSchema({"type": "array", "items": {}, "minItems
 
 
 class QuestionFields(Strict):
-    """What all three kinds of question have."""
+    """What all three kinds of question have. Fields that are not known are refused here, unlike beside the questions:
+    they would be part of what is asked."""
 
+    # TypeSafe's documents require it, its OpenAPI does not, and the conformance suite asks a noul without.
     instructions: Json = None
     criteria: Json = None
 
@@ -76,27 +80,19 @@ QuestionBody = Annotated[NoulBody | ChoiceBody | ScoreBody, Field(discriminator=
 QUESTIONS: Mapping[str, type[QuestionFields]] = {"noul": NoulBody, "choice": ChoiceBody, "score": ScoreBody}
 
 
-def questions_of(
-    bodies: Mapping[str, QuestionFields], fill: Callable[[Json], Json] = lambda text: text
-) -> dict[str, Question]:
-    """The questions that ``bodies`` ask, their texts passed through ``fill``. BadQuestion when one breaks a rule."""
-    return {name: _question(("questions", name), body, fill) for name, body in bodies.items()}
-
-
-def _question(where: Where, body: QuestionFields, fill: Callable[[Json], Json]) -> Question:
-    instructions = fill(body.instructions)
+def question_of(where: Where, body: QuestionFields) -> Question:
+    """The question that ``body`` asks; BadQuestion, leading to ``where``, when it breaks a rule."""
     match body:
-        case ChoiceBody(criteria=criteria):
-            # Placeholders are filled in descriptions, never in names.
-            options = fill(criteria) if isinstance(criteria, Mapping) else criteria
-            return build_question(where, Choice, instructions, options)
-        case ScoreBody(criteria=criteria):
-            return build_question(where, Score, instructions, fill(criteria))
-    return build_question(where, Noul, instructions, _sides(fill(body.criteria), where))
+        case ChoiceBody():
+            return build_question(where, Choice, body.instructions, body.criteria)
+        case ScoreBody():
+            return build_question(where, Score, body.instructions, body.criteria)
+    return build_question(where, Noul, body.instructions, _sides(body.criteria, where))
 
 
 def _sides(criteria: Json, where: Where) -> Json:
     """A noul's sides. Text describes the true side; prompts skip keys beside true and false, as the releases do."""
+    # So sends the package systemone-client.
     if isinstance(criteria, str):
         return {"true": criteria}
     if isinstance(criteria, Mapping) and criteria and not criteria.keys() & {"true", "false"}:

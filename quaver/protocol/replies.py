@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
+
+# pydantic refuses typing's own before Python 3.12.
 from typing_extensions import TypedDict
 
 from quaver.questions import Json
@@ -31,6 +33,7 @@ class ChoiceReply(Abstains):
 class ScoreReply(Abstains):
     type: Literal["score"]
     score: float
+    # An object from "0" on, not a list, and never with a null in it, or clients raise.
     legend: dict[str, Json]
     probabilities: dict[str, float]
     confidence: float
@@ -41,6 +44,7 @@ class Cached(TypedDict):
 
 
 class Usage(TypedDict):
+    # Integers, and all of them there: clients refuse a float, a null and a missing count.
     input_tokens: int
     output_tokens: int
     input_tokens_details: Cached
@@ -136,6 +140,7 @@ class PredicateAnswer(Abstains):
 
 
 class ValueProbability(TypedDict):
+    # Pairs and not an object, because true and "true" are two values.
     value: str | bool
     probability: float
 
@@ -179,6 +184,7 @@ class DecisionsUsage(TypedDict):
     total_tokens: int
 
 
+# Not an OwnReplyFields: what a System One reply always has is optional here.
 class DecisionsReply(LabelReplyFields):
     """What ``POST /v1/decisions`` answers, in the order of the questions. A request with an ``x_`` field of
     its own also gets ``x_reading``, and the other fields of ours where they apply."""

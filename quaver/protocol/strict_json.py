@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from quaver.errors import BadRequest
@@ -21,6 +22,7 @@ MAX_INTEGER_DIGITS = 4300
 Where = tuple[str | int, ...]
 
 _CONTAINERS = (dict, list, tuple)
+#: Below this the length of an integer need not be asked for, which takes a call for every number.
 _SMALL = 1 << 1024
 
 
@@ -54,20 +56,24 @@ def check(value: object) -> None:
     if not isinstance(value, _CONTAINERS):
         _check_scalar(value, ())
         return
-    # A stack of our own: recursion would end at the very depth that is to be refused. It holds containers
-    # alone, and paths are made for them alone, because a body may hold millions of numbers.
-    todo: list[tuple[Any, Where]] = [(value, ())]
-    while todo:
-        item, where = todo.pop()
-        if len(where) >= MAX_DEPTH:
-            raise BadRequest(f"{place(where[:2])} is nested deeper than {MAX_DEPTH} levels", where[:2])
-        if isinstance(item, dict):
-            _check_keys(item, where)
-        for step, child in item.items() if isinstance(item, dict) else enumerate(item):
+    # Neither recursion, which would end at the very depth that is to be refused, nor a list of what is still to
+    # be seen: a body of 30 MB may hold ten million containers. One iterator is open for each level.
+    path: list[str | int] = []
+    levels = [_members(value, path)]
+    while levels:
+        for step, child in levels[-1]:
             if isinstance(child, _CONTAINERS):
-                todo.append((child, (*where, step)))
-            elif not _plain(child):
-                _check_scalar(child, (*where, step))
+                path.append(step)
+                if len(path) >= MAX_DEPTH:
+                    top = tuple(path[:2])
+                    raise BadRequest(f"{place(top)} is nested deeper than {MAX_DEPTH} levels", top)
+                levels.append(_members(child, path))
+                break
+            if not _plain(child):
+                _check_scalar(child, (*path, step))
+        else:
+            levels.pop()
+            del path[-1:]
 
 
 def place(where: Where) -> str:
@@ -76,7 +82,7 @@ def place(where: Where) -> str:
         return "the body"
     if where[0] == "questions" and len(where) > 1:
         rest = ".".join(_safe(step) for step in where[2:])
-        return f"question {_quoted(where[1])}" + (f", {rest}" if rest else "")
+        return f"question {excerpt(where[1])}" + (f", {rest}" if rest else "")
     return ".".join(_safe(step) for step in where)
 
 
@@ -104,14 +110,19 @@ def _plain(item: object) -> bool:
     return item is None or (isinstance(item, int) and -_SMALL < item < _SMALL)
 
 
-def _check_keys(item: dict[Any, Any], where: Where) -> None:
-    if isinstance(item, _Repeated):
-        raise BadRequest(f"{place(where)} has the key {_quoted(item.key)} twice", where)
-    for key in item:
+def _members(container: Any, path: Sequence[str | int]) -> Iterator[tuple[Any, Any]]:
+    """Steps and children of a dict or list that stands at ``path``; BadRequest for keys that cannot be."""
+    if not isinstance(container, dict):
+        return iter(enumerate(container))
+    where = tuple(path)
+    if isinstance(container, _Repeated):
+        raise BadRequest(f"{place(where)} has the key {excerpt(container.key)} twice", where)
+    for key in container:
         if not isinstance(key, str):
             raise BadRequest(f"{place(where)} has the key {key!r}; keys must be text", where)
         if not key.isascii():
             _check_scalar(key, (*where, key))
+    return iter(container.items())
 
 
 def _check_scalar(item: object, where: Where) -> None:
@@ -130,10 +141,6 @@ def _check_scalar(item: object, where: Where) -> None:
             raise BadRequest(f"{place(where)} has more than {MAX_INTEGER_DIGITS} digits", where)
     elif item is not None:
         raise BadRequest(f"{place(where)} is a {type(item).__name__}, which JSON cannot hold", where)
-
-
-def _quoted(step: str | int) -> str:
-    return excerpt(step)
 
 
 def _safe(step: str | int) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from pydantic import ConfigDict, Field, SkipValidation
 
 from quaver.protocol.media_slots import Asset, Media, MediaLists, claim_assets, lift_parts, refuse_parts
-from quaver.protocol.question_bodies import QUESTIONS, QuestionBody, QuestionFields, questions_of
+from quaver.protocol.question_bodies import QUESTIONS, QuestionBody, question_of
 from quaver.protocol.replies import Abstains, ChoiceReply, NoulReply, OwnReplyFields, ScoreReply, SystemOneReply
 from quaver.protocol.types import Attachments, Dialect, OwnFields, Strict, Wanted, one_of, validated
 from quaver.questions import (
@@ -46,7 +46,6 @@ class Asked:
     """What a body asks of any state, checked once. ``questions`` still have the placeholders of assets in them."""
 
     body: Asking
-    question_bodies: Mapping[str, QuestionFields]
     questions: Mapping[str, Question]
     listed: Media
     attachments: Attachments
@@ -55,17 +54,24 @@ class Asked:
         """The request about ``state``; BadRequest when it, or media with it, cannot be asked about."""
         media = self.listed.copy()
         lifted = lift_parts(state, media)
-        words = [text for item in self.question_bodies.values() for text in (item.instructions, item.criteria)]
+        words = [text for question in self.questions.values() for text in (question.instructions, question.criteria)]
+        # Anew for every state: an asset may stand in the state alone, and is counted after the state's own media.
         fill = claim_assets(self.body.assets or {}, self.attachments, media, [lifted, *words])
+        filled = {name: _filled(question, fill) for name, question in self.questions.items() if self.body.assets}
         return Request(
             fill(lifted),
-            questions_of(self.question_bodies, fill) if self.body.assets else self.questions,
+            filled or self.questions,
             images=tuple(media.images),
             audio=tuple(media.audio),
             videos=tuple(media.videos),
             media_places=media.places,
             **self.body.settings,
         )
+
+
+def _filled(question: Question, fill: Callable[[Json], Json]) -> Question:
+    """``question`` with its texts passed through ``fill``, which leaves the names of options as they are."""
+    return replace(question, instructions=fill(question.instructions), criteria=fill(question.criteria))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,8 @@ def asked(checked: Asking, questions: Mapping[str, Any], attachments: Attachment
     for name, item in bodies.items():
         refuse_parts(item.instructions, ("questions", name, "instructions"))
         refuse_parts(item.criteria, ("questions", name, "criteria"))
-    return Asked(checked, bodies, questions_of(bodies), checked.media(local=local), attachments)
+    made = {name: question_of(("questions", name), item) for name, item in bodies.items()}
+    return Asked(checked, made, checked.media(local=local), attachments)
 
 
 def reply_body(answers: Answers, wanted: Wanted) -> SystemOneReply:
@@ -110,6 +117,7 @@ def reply_body(answers: Answers, wanted: Wanted) -> SystemOneReply:
         "answers": {name: _reply_answer(item, abstains(answers, name)) for name, item in answers.items()},
         "usage": {
             "input_tokens": answers.input_tokens,
+            # Nothing is written, but clients require the count.
             "output_tokens": 0,
             "input_tokens_details": {"cached_tokens": answers.cached_tokens},
         },

@@ -29,6 +29,7 @@ Attachments = Mapping[str, bytes]
 
 Model = TypeVar("Model", bound=BaseModel)
 
+#: Either way; enough for any ordering that people think of, and a bound for what a caller can claim.
 MAX_PRIORITY = 100
 
 #: A day; no clock of a server waits longer on purpose.
@@ -38,6 +39,7 @@ MAX_TIMEOUT_MS = 86_400_000
 class Strict(BaseModel):
     """A wire object that refuses fields it does not know."""
 
+    # Strict, so that true is no number and "1" neither: what a client did not mean is told to it.
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
@@ -121,11 +123,18 @@ class OwnFields(BaseModel):
         return None if self.x_timeout_ms is None else self.x_timeout_ms / 1000
 
 
+def require_object(body: object) -> None:
+    """BadRequest unless ``body`` is one."""
+    if not isinstance(body, Mapping):
+        raise BadRequest(f"the body must be a JSON object, got {excerpt(body)}")
+
+
 def validated(model: type[Model], value: object, where: Where = ()) -> Model:
     """``value`` as ``model``; the first thing wrong with it as BadRequest (BadQuestion inside ``questions``)."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
+        # One at a time: a message must be short enough to be shown, and the rest often follows from the first.
         first = error.errors(include_url=False, include_context=False)[0]
         full: Where = (*where, *first["loc"])
         raise _kind(full)(f"{place(full)} {_complaint(first, model)}", full) from None
@@ -163,5 +172,6 @@ def _complaint(error: Any, model: type[BaseModel]) -> str:
         return f"is not a known field; known are {', '.join(model.model_fields)}"
     if error["type"] == "too_short":
         return "must not be empty"
+    # pydantic speaks of input and of Python's types.
     message = error["msg"].removeprefix("Input ").replace("dictionary", "object")
     return f"{message[:1].lower()}{message[1:]}, got {excerpt(error['input'])}"

@@ -51,6 +51,7 @@ def answer(question: Question, probabilities: Sequence[float], rule: ConfidenceR
     p = tuple(float(x) for x in probabilities)
     match question:
         case Noul():
+            # No confidence: neither dialect has one for a yes/no answer.
             return NoulAnswer(p[0])
         case Choice():
             best = argmax(p)
@@ -63,6 +64,7 @@ def answer(question: Question, probabilities: Sequence[float], rule: ConfidenceR
 
 def argmax(probabilities: Sequence[float]) -> int:
     """Index of the first largest probability."""
+    # max keeps the first of equals, so a tie goes to the option that was asked first, as in the Clef releases.
     return max(range(len(probabilities)), key=probabilities.__getitem__)
 
 
@@ -76,6 +78,7 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
     n = len(probabilities)
     if n == 1:
         return 1.0
+    # Clamped, because probabilities sum to 1 only up to rounding.
     return min(1.0, max(0.0, (max(probabilities) - 1 / n) / (1 - 1 / n)))
 
 
@@ -87,6 +90,8 @@ def score_confidence(probabilities: Sequence[float]) -> float:
     n = len(probabilities)
     if n == 1:
         return 1.0
+    # The formula that TypeSafe published. Somebody who fitted live replies found that of a choice here too; the
+    # conformance suite takes either.
     mode = argmax(probabilities)
     spread = sum(p * abs(i - mode) for i, p in enumerate(probabilities))
     uniform = sum(abs(i - (n - 1) / 2) for i in range(n)) / n

@@ -23,7 +23,8 @@ from typing import Any, Literal
 
 from quaver.errors import BadRelease, BadRequest
 
-#: Smallest option count of each range; a range ends where the next begins.
+#: Smallest option count of each range; a range ends where the next begins. Each is about twice as wide as the one
+#: before it, because few records have many options.
 RANGES = (1, 3, 5, 9, 17, 33)
 
 #: Share of the identity in an isotonic map, so that no two probabilities become equal and the best option stays.
@@ -41,6 +42,7 @@ def bucket(kind: str, options: int) -> str:
     place = bisect_right(RANGES, options)
     if place == len(RANGES):
         return f"{kind} {RANGES[-1]}+"
+    # A single option is certain and never mapped, so the range from 1 on is that of 2.
     return f"{kind} 2" if place == 1 else f"{kind} {RANGES[place - 1]}-{RANGES[place] - 1}"
 
 
@@ -52,6 +54,7 @@ class Temperature:
 
     def __call__(self, probabilities: Sequence[float]) -> list[float]:
         logs = [math.log(p) / self.value if p > 0 else -math.inf for p in probabilities]
+        # So that the largest weight is 1 and none overflows.
         top = max(logs)
         return _normalised([math.exp(x - top) for x in logs])
 
@@ -117,6 +120,7 @@ class Calibration:
         found = self.maps.get(bucket(kind, len(probabilities)), self.maps.get(kind))
         if found is None or len(probabilities) < 2:
             return list(probabilities)
+        # The curve was fitted on the side of true; mapping both sides and normalising would bend it.
         if isinstance(found, Isotonic) and kind == "noul":
             return found.noul(probabilities[0])
         return found(probabilities)
@@ -170,6 +174,7 @@ def load_calibration(path: Path) -> Calibration:
 
 
 def _row_to_json(row: Mapping[float, float]) -> dict[str, float | None]:
+    # JSON has no infinity.
     return {f"{target:g}": None if math.isinf(least) else least for target, least in row.items()}
 
 

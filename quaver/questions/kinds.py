@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 from quaver.errors import BadQuestion
 
+#: The limits that TypeSafe documents (docs.typesafe.ai/api); the conformance suite jevcompat asks for all of both.
+#: One option or level, which it leaves open, is answered too.
 MAX_OPTIONS = 255
 MAX_LEVELS = 10
 
@@ -38,6 +39,7 @@ class Noul:
 
     @property
     def option_ids(self) -> tuple[str, ...]:
+        # The order in which every model of ours is asked and its probabilities come back.
         return ("true", "false")
 
 
@@ -54,6 +56,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         options = self.criteria
+        # Counted before anything is looked at: a body may list a million names.
         if isinstance(options, (Mapping, list, tuple)) and not 1 <= len(options) <= MAX_OPTIONS:
             raise BadQuestion(f"choice needs 1 to {MAX_OPTIONS} options, got {len(options)}")
         if isinstance(options, (list, tuple)):
@@ -66,8 +69,12 @@ class Choice:
             options = dict.fromkeys(options)
         if not isinstance(options, Mapping):
             raise BadQuestion(f"choice criteria must be an object of option to description, got {_kind(options)}")
-        # A frozen dataclass still has to settle one form for its mapping.
-        object.__setattr__(self, "criteria", MappingProxyType({str(k): v for k, v in options.items()}))
+        settled = {str(name): about for name, about in options.items()}
+        if len(settled) < len(options):
+            raise BadQuestion(f"choice options must differ as text, got {list(options)}")
+        # The one way to settle a field of a frozen dataclass. A dict of our own, because a read-only view of the
+        # caller's could be neither copied nor sent to another process.
+        object.__setattr__(self, "criteria", settled)
 
     @property
     def options(self) -> Mapping[str, Json]:

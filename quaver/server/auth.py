@@ -38,6 +38,8 @@ async def require_key(request: Request) -> None:
     known = [key for key in config.api_keys if compare_digest(given.encode("latin-1"), key.encode())]
     if not known:
         raise HTTPException(401, "the API key is not valid", {"www-authenticate": "Bearer"})
+    # A digest, because salts live in the engine's cache and may be logged. Its length is fixed, so no salt that a
+    # caller sends can make one key look like another.
     if config.salt_by_key:
         request.state.tenant = hashlib.sha256(known[0].encode()).hexdigest()
 
@@ -52,4 +54,5 @@ def _given(request: Request) -> str | None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token.strip():
         return token.strip()
+    # Some clients send both, and Basic may be a proxy's.
     return request.headers.get("x-api-key") or None

@@ -34,9 +34,11 @@ async def answer_states(
         except QuaverError as error:
             return error
         except Exception as error:
+            # Caught here, because an exception that leaves a task group cancels all other states.
             log.exception("state %d of a batch failed", index)
             return error
         finally:
+            # However it ended, its place in the queue is free.
             door.left.set()
 
     async with asyncio.TaskGroup() as group:
@@ -54,6 +56,7 @@ class _Door:
 
     async def enter(self, make: Callable[[], Request]) -> Future[Answers]:
         """The job of a state, once the queue has room for it."""
+        # A locked turn means that the queue was full a moment ago.
         if not self._turn.locked():
             with suppress(Overloaded):
                 return await self._submit(make)

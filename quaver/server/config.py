@@ -19,13 +19,17 @@ class ServerConfig:
     """
 
     host: str = "127.0.0.1"
+    # Where the package systemone-client looks unless told otherwise.
     port: int = 8093
     api_keys: tuple[str, ...] = ()
     salt_by_key: bool = False
+    # TypeSafe's own limit of a request with images.
     max_body_bytes: int = 32 * 1024 * 1024
     max_in_flight: int = 512
+    # Tokenizers let go of Python's lock, so these run beside the engine.
     prepare_threads: int = 4
     media_threads: int = 8
+    # Fills a step of the engine, and leaves most of a decider's queue (256) to others.
     batch_window: int = 64
     aliases: tuple[str, ...] = ()
 

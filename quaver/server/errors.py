@@ -24,7 +24,8 @@ from quaver.errors import (
 )
 from quaver.protocol import Dialect, ErrorReply, invalid_body, refused
 
-#: Exception, status in System One, status in Decisions, code. The first match counts.
+#: Exception, status in System One, status in Decisions, code. The first match counts, so kinds stand before what
+#: they are kinds of. TypeSafe answers 422 where a body breaks a rule and 400 for the rest; OpenAI has 400 for both.
 TABLE: tuple[tuple[type[QuaverError], int, int, str], ...] = (
     (UnknownModel, 400, 404, "model_not_found"),
     (TooLong, 400, 400, "context_length_exceeded"),
@@ -58,6 +59,7 @@ async def on_quaver_error(request: Request, error: Exception) -> JSONResponse:
 def error_body(error: Exception, dialect: Dialect) -> tuple[int, ErrorReply]:
     """The status and body that tell a caller of ``error``; of one outside the tree, only that it is in the log."""
     if not isinstance(error, QuaverError):
+        # Its text may hold paths or what other callers sent.
         return 500, refused(dialect, "api_error", "internal_error", "internal error; see the server's log")
     system_one, decisions, code = next(row[1:] for row in TABLE if isinstance(error, row[0]))
     status = system_one if dialect == "systemone" else decisions
@@ -94,10 +96,12 @@ def _kind(status: int) -> str:
 
 def _headers(error: Exception) -> dict[str, str]:
     """When to ask again, or that it is no use to."""
+    # SDKs made by OpenAI's generator try a 504 again unless this header says not to.
     if isinstance(error, Expired):
         return {"x-should-retry": "false"}
     if not isinstance(error, Overloaded | Unavailable):
         return {}
+    # Whole seconds are all that the standard header can say; both vendors' SDKs look for milliseconds first.
     seconds = error.retry_after if isinstance(error, Overloaded) else 1.0
     return {"retry-after": str(math.ceil(seconds)), "retry-after-ms": str(math.ceil(seconds * 1000))}
 
@@ -105,5 +109,6 @@ def _headers(error: Exception) -> dict[str, str]:
 def _response(request: Request, status: int, body: ErrorReply, headers: dict[str, str]) -> JSONResponse:
     if not getattr(request.state, "cloudflare", False):
         return Json(body, status, headers)
+    # Cloudflare has codes of its own here; clients show the message.
     errors = [{"code": status, "message": body["error"]["message"]}]
     return Json({"result": None, "success": False, "errors": errors, "messages": []}, status, headers)

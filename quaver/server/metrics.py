@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 from quaver.protocol import BatchError
 from quaver.questions import Answers
 
+#: Of histograms: from a short text that was read before to a long one on a CPU.
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 #: What a decider's ``stats`` mean, in the order in which they are shown.

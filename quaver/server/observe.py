@@ -17,12 +17,14 @@ from quaver.server.service import Service
 log = logging.getLogger("quaver.server")
 
 ID_HEADERS = ("x-request-id", "x-typesafe-request-id")
+#: Ids go into a header and into the log as they are.
 _SANE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class Observe:
     """ASGI middleware. A decision route is one that leaves ``dialect`` on the request's state."""
 
+    # Plain ASGI, so that nothing stands between a route and the news that its caller has left.
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
@@ -53,6 +55,7 @@ class Observe:
         finally:
             dialect = getattr(request.state, "dialect", None)
             if dialect:
+                # No status: the caller was gone before a reply began.
                 self._service.metrics.finished(dialect, status or 499, time.perf_counter() - started)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response, params
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
@@ -36,13 +36,18 @@ from quaver.server.waiting import in_time, while_connected
 OTHER_PATHS = (
     "/systemone",
     "/decisions",
+    # OpenRouter. Its decisions path carries a System One body, which is why no path decides the dialect.
     "/api/v1/systemone",
     "/api/alpha/decisions",
+    # Fireworks.
     "/inference/v1/systemone",
     "/inference/v1/decisions",
+    # Vercel's gateway and vlm.run.
     "/typesafe/v1/systemone",
+    # Alibaba's Model Studio.
     "/compatible-mode/v1/systemone",
 )
+#: With and without what Cloudflare's SDKs take for the base URL.
 CLOUDFLARE_PATHS = ("/client/v4/accounts/{account}/ai/run/{model:path}", "/accounts/{account}/ai/run/{model:path}")
 
 
@@ -55,13 +60,28 @@ def add_routes(app: FastAPI) -> None:
     app.add_api_route("/v1/systemone/batch", decide_batch, methods=["POST"], dependencies=counted, **described("batch"))
     for path in OTHER_PATHS:
         app.add_api_route(path, decide, methods=["POST"], dependencies=counted, include_in_schema=False)
+    # Before the key is looked at, so that its refusal comes in the envelope too.
+    enveloped = [Depends(answer_in_envelope), *counted]
     for path in CLOUDFLARE_PATHS:
-        app.add_api_route(path, decide_cloudflare, methods=["POST"], dependencies=counted, include_in_schema=False)
-    app.add_api_route("/v1/models", models, methods=["GET"], dependencies=locked, **described("models"))
-    app.add_api_route("/healthz", health, methods=["GET"], **described("health"))
-    app.add_api_route("/health", health, methods=["GET"], include_in_schema=False)
-    app.add_api_route("/readyz", ready, methods=["GET"], **described("ready"))
-    app.add_api_route("/metrics", metrics, methods=["GET"], **described("metrics"))
+        app.add_api_route(path, decide_cloudflare, methods=["POST"], dependencies=enveloped, include_in_schema=False)
+    _add_read(app, "/v1/models", models, "models", locked)
+    _add_read(app, "/healthz", health, "health")
+    app.add_api_route("/health", health, methods=["GET", "HEAD"], include_in_schema=False)
+    _add_read(app, "/readyz", ready, "ready")
+    _add_read(app, "/metrics", metrics, "metrics")
+
+
+def _add_read(
+    app: FastAPI, path: str, endpoint: Callable[..., Any], name: str, dependencies: Sequence[params.Depends] = ()
+) -> None:
+    """A route that only tells something. HEAD is what some balancers check health with; FastAPI does not imply it."""
+    app.add_api_route(path, endpoint, methods=["GET"], dependencies=dependencies, **described(name))
+    app.add_api_route(path, endpoint, methods=["HEAD"], dependencies=dependencies, include_in_schema=False)
+
+
+async def answer_in_envelope(request: Request) -> None:
+    """Put the reply, or the error in its place, into Cloudflare's envelope."""
+    request.state.cloudflare = True
 
 
 async def count_as_decision(request: Request) -> None:
@@ -77,7 +97,6 @@ async def decide(request: Request) -> Response:
 
 async def decide_cloudflare(request: Request, model: str) -> Response:
     """The same with the model in the path and the reply in Cloudflare's envelope."""
-    request.state.cloudflare = True
     body, headers = await _answer(request, model)
     return Json({"result": body, "success": True, "errors": [], "messages": []}, headers=headers)
 
@@ -131,9 +150,11 @@ async def _answer(request: Request, path_model: str | None) -> tuple[dict[str, A
     with service.admitted():
         body = await read_body(request, service.config.max_body_bytes)
         loop = asyncio.get_running_loop()
+        # A slow upload is not held against the time that the caller gave us.
         arrived = loop.time()
         call = await loop.run_in_executor(service.pool, _parse, service, request, body, path_model)
         asked = salted(request, call.request)
+        # Two threads, because only a parsed body says whether it has media, which may take long to fetch.
         job = await loop.run_in_executor(service.pool_for(asked), service.decider.submit, asked)
         answers = await while_connected(request, in_time(job, arrived, call.request.timeout))
     service.metrics.answered(answers)
@@ -153,6 +174,7 @@ def _parse(service: Service, request: Request, body: Body, path_model: str | Non
     value = loads(body.json)
     request.state.dialect = dialect_of(value, request.state.dialect)
     call = parse_wire(value, body.attachments)
+    # After the body's own faults, so that the dialect of the refusal is known.
     check_model(path_model or call.model, service.decider.name, service.config.aliases)
     return call
 

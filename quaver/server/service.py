@@ -53,6 +53,7 @@ class Service:
     @contextmanager
     def admitted(self) -> Iterator[None]:
         """A place among the requests held at once, or Overloaded. Used in the event loop only."""
+        # No lock: nothing else runs in the loop between this line and the next.
         if self.held >= self.config.max_in_flight:
             raise Overloaded(f"the server holds {self.held} requests already; try again soon")
         self.held += 1

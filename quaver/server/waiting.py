@@ -37,6 +37,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, Result]) -
             raise ClientLeft
         return result.result()
     finally:
+        # Also when this is cancelled itself, as by a server that stops at once.
         gone.cancel()
         result.cancel()
 
@@ -48,6 +49,7 @@ async def time_limit(since: float, seconds: float | None) -> AsyncIterator[None]
         async with asyncio.timeout_at(None if seconds is None else since + seconds) as limit:
             yield
     except TimeoutError:
+        # A TimeoutError of what ran inside, and not of this limit.
         if not limit.expired():
             raise
         raise Expired(
@@ -62,5 +64,6 @@ async def in_time(job: Future[Answers], since: float, seconds: float | None) -> 
 
 
 async def _disconnected(request: Request) -> None:
+    # The body was read before, so the next thing to come is that the caller leaves.
     while (await request.receive())["type"] != "http.disconnect":
         pass

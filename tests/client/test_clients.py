@@ -126,6 +126,22 @@ def test_media_that_cannot_travel(tmp_path: Path) -> None:
         build_body(Request("x", ASK, (object(),)), None)
 
 
+@pytest.mark.parametrize("state", [float("nan"), {1, 2}, "\ud800", b"x"])
+def test_a_state_that_is_no_json_is_a_bad_request(state: object) -> None:
+    client, sent = replying()
+    with pytest.raises(BadRequest, match="cannot be written as JSON"):
+        client.decide(state, ASK)
+    assert sent == []
+
+
+def test_a_zero_is_sent_and_for_the_server_to_refuse() -> None:
+    decider = FakeDecider()
+    asyncio.run(asynchronous(decider).ask(Request("x", ASK, image_budget=0)))
+    assert decider.requests[-1].image_budget == 0
+    with pytest.raises(BadRequest, match="x_timeout_ms should be greater than 0"):
+        asyncio.run(asynchronous(decider).ask(Request("x", ASK, timeout=0.0)))
+
+
 def test_only_what_was_set_is_sent() -> None:
     assert build_body(Request("x", {"q": Noul()}), None) == {"state": "x", "questions": {"q": {"type": "noul"}}}
 
@@ -221,16 +237,23 @@ def test_the_synchronous_client() -> None:
     assert {request.headers["authorization"] for request in sent} == {"Bearer k"}
 
 
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("status", [429, 503, 529])
 def test_load_is_waited_out(status: int) -> None:
     busy = httpx.Response(status, headers={"retry-after-ms": "1"}, json={"detail": {"message": "busy"}})
     client, sent = replying(busy, busy, httpx.Response(200, json=GOOD))
     assert client.decide("x", ASK)["q"] == NoulAnswer(0.25)
     assert len(sent) == 3
     client, sent = replying(busy, busy, busy)
-    with pytest.raises(Overloaded if status == 429 else Unavailable, match="busy"):
+    with pytest.raises(Unavailable if status == 503 else Overloaded, match="busy"):
         client.decide("x", ASK)
     assert len(sent) == 3
+
+
+def test_what_is_not_to_be_soon_is_not_waited_for() -> None:
+    client, sent = replying(httpx.Response(429, headers={"retry-after": "3600"}, json={"detail": "tomorrow"}))
+    with pytest.raises(Overloaded, match="tomorrow") as caught:
+        client.decide("x", ASK)
+    assert (len(sent), caught.value.retry_after) == (1, 3600)
 
 
 def test_the_asynchronous_client_waits_too() -> None:
@@ -253,10 +276,16 @@ def test_other_errors_are_not_tried_again() -> None:
     assert len(sent) == 1
 
 
-def test_no_server() -> None:
-    client, _ = replying(httpx.ConnectError("refused"))
+@pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ReadTimeout("late"), httpx.DecodingError("x")])
+def test_no_server(error: Exception) -> None:
+    client, _ = replying(error)
     with pytest.raises(Unavailable, match="no answer from http://elsewhere"):
         client.decide("x", ASK)
+
+
+def test_gateways_that_do_not_know_what_was_cached() -> None:
+    usage = {"input_tokens": 3, "output_tokens": 0, "input_tokens_details": None}
+    assert parse_answers(httpx.Response(200, json={**GOOD, "usage": usage}), ASK).cached_tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -284,6 +313,8 @@ def test_replies_that_are_none(response: httpx.Response, message: str) -> None:
         ({"detail": "plain"}, "plain"),
         ({"detail": {"message": "object"}}, "object"),
         ({"detail": [{"loc": ["body", "state"], "msg": "listed"}]}, "listed"),
+        ({"detail": [{"loc": None, "msg": "placeless"}]}, "placeless"),
+        ({"message": "outer"}, "outer"),
         ({"other": 1}, '{"other":1}'),
     ],
 )

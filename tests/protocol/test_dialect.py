@@ -61,6 +61,8 @@ def test_tenant_priority_and_time_limit_in_both_dialects(body: dict[str, Any]) -
 def test_a_body_is_an_object() -> None:
     with pytest.raises(BadRequest, match=r"must be a JSON object, got \[1\]"):
         parse_wire([1])
+    with pytest.raises(BadRequest, match=r"must be a JSON object, got \[1\]"):
+        parse([1])  # type: ignore[arg-type]
 
 
 def test_a_decisions_body_has_no_form_parts() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -58,6 +59,22 @@ def test_numbers_keep_their_text() -> None:
 
 def test_nesting_up_to_the_limit_is_read() -> None:
     assert loads(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+
+
+def test_ten_thousand_containers_are_checked_in_the_room_of_one() -> None:
+    body = {"state": [[] for _ in range(10_000)]}
+    check(body)
+    tracemalloc.start()
+    try:
+        check(body)
+        assert tracemalloc.get_traced_memory()[1] < 10_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_first_fault_in_reading_order_is_named() -> None:
+    with pytest.raises(BadRequest, match=r"state\.a\.0 is nan"):
+        check({"state": {"a": [math.nan]}, "questions": {"q": math.inf}})
 
 
 @pytest.mark.parametrize("value", [{"a": b"x"}, {1: 2}, {"a": {2}}, {"a": 10**4400}, {"a": math.nan}])

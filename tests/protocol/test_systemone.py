@@ -223,6 +223,16 @@ class TestMedia:
         assert request.questions["c"].option_ids == ("<a>",)
         assert dict(request.questions["c"].criteria or {}) == {"<a>": "like [image 1]"}
 
+    @pytest.mark.parametrize("criteria", [["<a>", "b"], {"<a>": None, "b": None}])
+    def test_the_name_of_an_option_claims_no_asset(self, criteria: Any) -> None:
+        asset = {"<a>": {"type": "image", "data_base64": "AAAA"}}
+        with pytest.raises(BadMedia, match='asset "<a>" is not referenced'):
+            parse_wire({"state": "x", "questions": {"q": {"type": "choice", "criteria": criteria}}, "assets": asset})
+
+    def test_a_state_without_media_is_handed_on_uncopied(self) -> None:
+        state = {"a": [{"type": "text", "text": "t"}, [1, 2]]}
+        assert read({"state": state, "questions": NOUL}).state is state
+
     def test_a_placeholder_inside_another_is_not_torn(self) -> None:
         assets = {name: {"type": "image", "data_base64": name} for name in ("img", "img2")}
         request = read({"state": "img2 img", "questions": NOUL, "assets": assets})

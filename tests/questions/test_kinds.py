@@ -1,5 +1,8 @@
 """Rules of the question types, and that what is given is kept as given."""
 
+import copy
+import pickle
+import re
 from typing import Any
 
 import pytest
@@ -24,6 +27,11 @@ def test_options_keep_request_order() -> None:
     assert Noul("?").option_ids == ("true", "false")
 
 
+@pytest.mark.parametrize("question", [Noul("?", {"true": "t"}), Choice("?", {"a": STRUCTURED}), Score("?", ["x"])])
+def test_questions_can_be_copied_and_sent_to_other_processes(question: Any) -> None:
+    assert copy.deepcopy(question) == pickle.loads(pickle.dumps(question)) == question
+
+
 @pytest.mark.parametrize("count", [1, 2, 255])
 def test_option_counts_within_limits(count: int) -> None:
     assert len(Choice("?", {str(i): None for i in range(count)}).option_ids) == count
@@ -36,6 +44,7 @@ def test_option_counts_within_limits(count: int) -> None:
         (lambda: Choice("?", {str(i): None for i in range(256)}), "choice needs 1 to 255 options, got 256"),
         (lambda: Choice("?", ["a", "b", "a"]), "choice option 'a' appears twice"),
         (lambda: Choice("?", ["a", True]), "choice options must be text, got True"),
+        (lambda: Choice("?", {1: "one", "1": "uno"}), "choice options must differ as text, got [1, '1']"),
         (lambda: Choice("?", "ab"), "choice criteria must be an object of option to description, got text"),
         (lambda: Score("?", []), "score needs 1 to 10 levels, got 0"),
         (lambda: Score("?", ["x"] * 11), "score needs 1 to 10 levels, got 11"),
@@ -45,5 +54,5 @@ def test_option_counts_within_limits(count: int) -> None:
     ],
 )
 def test_broken_rules_are_named(make: Any, message: str) -> None:
-    with pytest.raises(BadQuestion, match=message.replace("(", r"\(")):
+    with pytest.raises(BadQuestion, match=re.escape(message)):
         make()

@@ -95,6 +95,50 @@ def test_a_form_with_files(http: Http) -> None:
     assert request.images == (b"\x89PNG\x00\xff", b"\xff\xd8\xff\r\n")
 
 
+def form(*parts: tuple[bytes, bytes], end: bytes = b"--b--\r\n") -> bytes:
+    """A form as RFC 7578 writes it, of disposition parameters and contents."""
+    texts = [b"--b\r\ncontent-disposition: form-data; %b\r\n\r\n%b\r\n" % part for part in parts]
+    return b"".join(texts) + end
+
+
+def send_form(http: Http, content: bytes, more: str = "") -> Any:
+    return http(
+        "POST", "/v1/systemone", content=content, headers={"content-type": f"multipart/form-data; boundary=b{more}"}
+    )
+
+
+def test_a_file_without_a_file_name_stays_as_it_was_sent(http: Http) -> None:
+    body = {**SYSTEMONE, "state": "<a>", "assets": {"<a>": {"type": "image", "part": "é"}}}
+    image = bytes(range(256))
+    reply = send_form(http, form((b'name="request"', json.dumps(body).encode()), ('name="é"'.encode(), image)))
+    assert reply.status_code == 200, reply.text
+    assert http.decider.requests[-1].images == (image,)
+
+
+@pytest.mark.parametrize("charset", ["", "; charset=latin-1", "; charset=utf-16"])
+def test_the_json_of_a_form_is_utf8_whatever_it_says(http: Http, charset: str) -> None:
+    state = json.dumps({**SYSTEMONE, "state": "café"}, ensure_ascii=False)
+    assert send_form(http, form((b'name="request"', state.encode())), charset).status_code == 200
+    assert http.decider.requests[-1].state == "café"
+    refused = send_form(http, form((b'name="request"', state.encode("latin-1"))), charset)
+    assert refused.status_code == 422 and "not UTF-8" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (form((b'name="request"', PLAIN), end=b""), "ends before its last boundary"),
+        (form((b"x=y", PLAIN)), "a part without a name"),
+        (form((b'name="\xff"', PLAIN)), "whose name is not UTF-8"),
+        (form(*((b'name="%d"' % i, b"x") for i in range(130))), "more than 129 parts"),
+        (form(), "no part named request"),
+    ],
+)
+def test_forms_that_are_none(http: Http, content: bytes, message: str) -> None:
+    refused = send_form(http, content)
+    assert refused.status_code == 400 and message in refused.text
+
+
 @pytest.mark.parametrize(
     ("files", "status", "message"),
     [

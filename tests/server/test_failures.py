@@ -155,6 +155,18 @@ def test_a_caller_who_leaves_takes_the_job_along(running: Callable[..., Running]
     assert 'status="499"} 1.0' in httpx.get(f"{server.url}/metrics").text
 
 
+def test_a_caller_who_leaves_in_the_middle_of_a_body_is_no_fault(
+    running: Callable[..., Running], caplog: pytest.LogCaptureFixture
+) -> None:
+    server = running(FakeDecider())
+    with socket.create_connection(("127.0.0.1", server.port)) as caller:
+        caller.sendall(b'POST /v1/systemone HTTP/1.1\r\nhost: x\r\ncontent-length: 500\r\n\r\n{"state":')
+        wait_for(lambda: "quaver_requests_in_flight 1.0" in httpx.get(f"{server.url}/metrics").text)
+    wait_for(lambda: 'status="499"} 1.0' in httpx.get(f"{server.url}/metrics").text)
+    assert not caplog.records
+    assert httpx.post(f"{server.url}/v1/systemone", json=SYSTEMONE).status_code == 200
+
+
 def test_stopping_answers_what_was_accepted(running: Callable[..., Running]) -> None:
     gate = threading.Event()
     server = running(FakeDecider(gate=gate))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_metrics
 
 import quaver
+from quaver.server import ServerConfig
 from quaver.server.metrics import STATS
 from quaver.server.routes import OTHER_PATHS
 from quaver.testing import FakeDecider
-from tests.server.conftest import DECISIONS, SYSTEMONE, Http
+from tests.server.conftest import DECISIONS, SYSTEMONE, Http, Running
 
 PATHS = ("/v1/systemone", "/v1/decisions", *OTHER_PATHS)
 
@@ -31,6 +34,13 @@ def test_cloudflare_envelope(http: Http, prefix: str) -> None:
     assert bad.status_code == 400
     assert bad.json()["result"] is None
     assert "cloudflare/other" in bad.json()["errors"][0]["message"]
+
+
+def test_a_missing_key_is_told_in_the_envelope_too() -> None:
+    http = Http(FakeDecider(), ServerConfig(api_keys=("k",)))
+    refused = http.ask(SYSTEMONE, "/accounts/me/ai/run/@cf/jev-latest")
+    assert (refused.status_code, refused.json()["success"], refused.json()["result"]) == (403, False, None)
+    assert "an API key is required" in refused.json()["errors"][0]["message"]
 
 
 def test_the_reply_names_the_real_model(http: Http) -> None:
@@ -96,6 +106,15 @@ def test_wrong_path_and_method_have_error_bodies(http: Http) -> None:
     wrong = http("GET", "/v1/systemone")
     assert (wrong.status_code, wrong.headers["allow"]) == (405, "POST")
     assert wrong.json()["detail"]["message"] == "Method Not Allowed"
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/healthz", "/health", "/readyz", "/metrics"])
+def test_head_is_get_without_a_body(running: Callable[..., Running], path: str) -> None:
+    # Of RFC 9110, section 9.3.2. Through a socket, because the body is the server's to leave out.
+    server = running(FakeDecider())
+    head, get = (httpx.request(method, f"{server.url}{path}") for method in ("HEAD", "GET"))
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == get.headers["content-type"]
 
 
 def test_a_cut_state_is_said_in_the_reply_the_header_and_a_counter() -> None:
