@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vllm.config import ModelConfig, MultiModalConfig
 from vllm.engine.protocol import EngineClient
 
 from quaver.decider import Decider, Settings
+from quaver.decider.chat_media import ChatMedia
 from quaver.decider.clef import ClefFamily, MediaEncoder
 from quaver.decider.family import Family
-from quaver.decider.label import LabelFamily, default_length
+from quaver.decider.label import LabelFamily, default_length, limits
 from quaver.errors import BadRelease, BadRequest
 from quaver.media import MediaReader
+from quaver.models.chat_processor import ChatProcessor
 from quaver.models.clef import MAX_LENGTHS, processor_of
 from quaver.models.release import ReleaseInfo, find, inspect
 from quaver.prompts.chat_template import load_chat_template
@@ -33,6 +37,8 @@ from quaver.vllm_plugin.state_reuse import reuses_state
 
 #: Only these modes give probabilities in the whole vocabulary.
 LOGPROBS_MODES = ("raw_logprobs", "processed_logprobs")
+#: The backbones of chat models whose pictures vLLM takes as our processor encodes them.
+SEEING = ("qwen3_5", "qwen3_5_moe")
 
 
 def decider_over(client: EngineClient, set_up: VllmSettings, media: MediaReader) -> Decider[Any]:
@@ -59,8 +65,7 @@ def decider_over(client: EngineClient, set_up: VllmSettings, media: MediaReader)
         case "label":
             if config.logprobs_mode not in LOGPROBS_MODES:
                 raise BadRequest(f"label reads need --logprobs-mode {' or '.join(LOGPROBS_MODES)}")
-            # One position is for the token that vLLM takes.
-            family = _label(info, set_up, rule, config.max_model_len - 1)
+            family = _label(info, set_up, rule, media, config)
         case _:
             raise BadRelease(f"{info.name} is read by quaver's own engine alone; serve it without vLLM")
     return Decider(family, VllmEngine(client, asyncio.get_running_loop()), settings)
@@ -73,9 +78,28 @@ def _clef(info: ReleaseInfo, set_up: VllmSettings, media: MediaReader, fits: int
     return ClefFamily(info, prompt, encoder, partial(JointAsk, reuse=reuse))
 
 
-def _label(info: ReleaseInfo, set_up: VllmSettings, rule: LabelRule, fits: int) -> Family[Any]:
+def _label(
+    info: ReleaseInfo, set_up: VllmSettings, rule: LabelRule, media: MediaReader, config: ModelConfig
+) -> Family[Any]:
     turn = load_chat_template(info.path).turn()
     writer = CompatibleLabelPrompt if set_up.prompt_style == "vllm" else LabelPrompt
-    length = min(set_up.max_length or default_length(info), fits)
-    prompt = writer(PromptTokenizer(info.tokenizer_file), turn, length, set_up.special_tokens)
-    return LabelFamily(info.name, prompt, LabelAsk, rule)
+    # One position is for the token that vLLM takes.
+    length = min(set_up.max_length or default_length(info), config.max_model_len - 1)
+    tokenizer = PromptTokenizer(info.tokenizer_file)
+    prompt = writer(tokenizer, turn, length, set_up.special_tokens)
+    reads = limits(info)
+    if reads.images and (why := blindness(info, config.multimodal_config)):
+        reads = replace(reads, images=False, image_budgets=(), blind=why)
+    see = VllmMediaEncoder(ChatMedia(ChatProcessor(info.path), media), tokenizer) if reads.images else None
+    return LabelFamily(info.name, prompt, LabelAsk, rule, limits=reads, see=see)
+
+
+def blindness(info: ReleaseInfo, config: MultiModalConfig | None) -> str:
+    """Why the pictures of a chat model that sees are not read over vLLM; empty when they are."""
+    if info.backbone not in SEEING:
+        return "over vLLM, which takes theirs in another form; quaver's own engine reads them"
+    if config is None or config.get_limit_per_prompt("image") == 0:
+        return "because vLLM was told to leave them out"
+    if config.mm_device_do_normalize:
+        return "because vLLM would scale their pixels once more; start it with --no-mm-device-do-normalize"
+    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from vllm.engine.protocol import EngineClient
@@ -12,23 +12,21 @@ from vllm.inputs import tokens_input
 from vllm.outputs import RequestOutput
 from vllm.sampling_params import MAX_LOGPROB_TOKEN_IDS, RequestOutputKind, SamplingParams
 
-from quaver.decider.media import PlacedMedia
 from quaver.engine.job import Reading, not_finite
 from quaver.errors import EngineFault
 from quaver.heads.labels import pooled
 from quaver.prompts.label_encoded import LabelPlace
+from quaver.vllm_plugin.media import VllmMedia
 from quaver.vllm_plugin.serving import final
 
 
 @dataclass(frozen=True, slots=True)
 class LabelAsk:
-    """One place of a reply; see ``VllmPrompt``. Prompts that differ in ``salt`` never share a prefix.
-
-    Chat models read text alone here, so ``media`` is None.
-    """
+    """One place of a reply; see ``VllmPrompt``. Prompts that differ in ``salt`` never share a prefix, and a prompt
+    with ``media`` begins with them."""
 
     place: LabelPlace
-    media: PlacedMedia | None
+    media: VllmMedia | None = field(compare=False)
     salt: str
 
     @property
@@ -64,7 +62,8 @@ class LabelAsk:
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
-        prompt = tokens_input(list(self.place.ids), cache_salt=self.salt or None)
+        ids, salt = list(self.place.ids), self.salt or None
+        prompt = await self.media.input(client, ids, 0, salt) if self.media else tokens_input(ids, cache_salt=salt)
         return await final(client.generate(prompt, asked, request_id, priority=priority))
 
 

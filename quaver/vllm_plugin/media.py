@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from vllm.inputs import EngineInput
 from vllm.inputs.engine import mm_input
 from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems, PlaceholderRange
 
-from quaver.decider.clef import MediaEncoder
 from quaver.models.backbone import Media
 from quaver.models.places import check_places
 from quaver.prompts.tokenizer import PromptTokenizer
@@ -80,13 +79,14 @@ class VllmMedia:
 
 @dataclass(frozen=True, slots=True)
 class VllmMediaEncoder:
-    """Reads the media of requests by our rules and encodes them for vLLM; ``tokenizer`` knows the pads."""
+    """Media read by our rules, for vLLM: ``encode`` is that of the release, and ``tokenizer`` knows the pads."""
 
-    encode: MediaEncoder
+    encode: Callable[..., Media | None]
     tokenizer: PromptTokenizer
 
-    def __call__(self, request: Request) -> VllmMedia | None:
-        media = self.encode(request)
+    def __call__(self, request: Request, *text: str) -> VllmMedia | None:
+        """Those of ``request``; chat models are given the ``text`` with which its prompt opens too."""
+        media = self.encode(request, *text)
         if media is None:
             return None
         names = [f"{kind}_pad" for kind in MODALITIES]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,12 @@ import pytest
 import torch
 from seeing_release import seeing_release
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
+from vectors import FLASH
+from vllm.config import MultiModalConfig
 
 import quaver
+from quaver.models.release import inspect
+from quaver.vllm_plugin.assemble import blindness
 from tests.vllm.replies import differences
 
 LATE = {"type": "noul", "instructions": "Is it late?", "criteria": {"true": "after the day it was promised"}}
@@ -91,16 +97,25 @@ class Alone:
 
 @pytest.fixture(scope="module", params=["qwen3", "qwen3.5"])
 def theirs(
-    request: pytest.FixtureRequest, serve: Any, chat_folder: Path, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    serve: Any,
+    chat_folder: Path,
+    hybrid_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Alone]:
     # vLLM's kernel of recurrent layers for CPUs takes bfloat16 alone.
     hybrid = request.param == "qwen3.5"
-    folder = hybrid_chat(tmp_path_factory.mktemp("hybrid") / "tiny-qwen3.5") if hybrid else chat_folder
+    folder = hybrid_folder if hybrid else chat_folder
     dtype, tolerance = ("bfloat16", 2e-3) if hybrid else ("float32", 1e-4)
     log = tmp_path_factory.mktemp("theirs") / "server.log"
     options = ["--dtype", dtype, "--max-model-len", "8192"]
     with serve(folder, log, *options, VLLM_PLUGINS="", TORCHDYNAMO_DISABLE="1") as served:
         yield Alone(served.url, folder, dtype, tolerance)
+
+
+@pytest.fixture(scope="module")
+def hybrid_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return hybrid_chat(tmp_path_factory.mktemp("hybrid") / "tiny-qwen3.5")
 
 
 def hybrid_chat(folder: Path) -> Path:
@@ -128,3 +143,59 @@ def test_the_prompts_of_vllms_style_have_the_answers_of_vllms_route(theirs: Alon
                 assert got == pytest.approx(answer["probabilities"], abs=theirs.tolerance)
             masses = {name: facts["label_mass"] for name, facts in expected["diagnostics"].items()}
             assert answered["x_label_mass"] == pytest.approx(masses, rel=10 * theirs.tolerance)
+
+
+def pictures(*names: str) -> dict[str, Any]:
+    """The three questions about pictures."""
+    files = [(FLASH / "media" / name).read_bytes() for name in names]
+    return {**BODIES["three"], "images": [f"data:;base64,{base64.b64encode(file).decode()}" for file in files]}
+
+
+SEEN = [
+    pictures("scene_640x480.png"),
+    pictures("odd_37x91.png"),
+    pictures("odd_37x91.png", "scene_640x480.png"),
+    pictures("exif6_160x96.jpg"),
+]
+
+
+def test_pictures_are_seen_as_our_own_engine_sees_them(
+    serve: Any, hybrid_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Alone and again, together with texts: the second time vLLM's engine has the pixels."""
+    log = tmp_path_factory.mktemp("seeing") / "server.log"
+    options = ["--dtype", "bfloat16", "--max-model-len", "8192", "--no-mm-device-do-normalize"]
+    bodies = [*SEEN, BODIES["three"], *SEEN]
+
+    def ask(url: str, body: dict[str, Any]) -> dict[str, Any]:
+        reply = httpx.post(f"{url}/v1/systemone", json=body, timeout=300)
+        assert reply.status_code == 200, reply.text
+        answered: dict[str, Any] = reply.json()
+        return answered
+
+    with serve(hybrid_folder, log, *options, TORCHDYNAMO_DISABLE="1") as served:
+        alone = [ask(served.url, body) for body in SEEN]
+        with ThreadPoolExecutor(4) as clients:
+            together = list(clients.map(lambda body: ask(served.url, body), bodies))
+    with quaver.load(str(hybrid_folder), dtype="bfloat16") as decider:
+        ours = [decider.systemone(body) for body in bodies]
+    for reply, expected in zip(alone + together, ours[: len(alone)] + ours, strict=True):
+        assert reply["usage"]["input_tokens"] == expected["usage"]["input_tokens"]
+        assert probabilities(reply) == pytest.approx(probabilities(expected), abs=2e-3)
+    # What is seen moves answers by more than that.
+    one, other = (probabilities(reply) for reply in alone[:2])
+    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 1e-2
+
+
+def probabilities(reply: dict[str, Any]) -> list[float]:
+    answers = reply["answers"].values()
+    return [p for answer in answers for p in (answer.get("probabilities") or {"true": answer["noul"]}).values()]
+
+
+def test_pictures_that_vllm_would_scale_again_are_refused_with_the_way_out(hybrid_folder: Path) -> None:
+    info = inspect(hybrid_folder)
+    assert blindness(info, MultiModalConfig(mm_device_do_normalize=False)) == ""
+    assert "--no-mm-device-do-normalize" in blindness(info, MultiModalConfig(mm_device_do_normalize=True))
+    unseen = MultiModalConfig(mm_device_do_normalize=False, limit_per_prompt={"image": 0})
+    assert "leave them out" in blindness(info, unseen)
+    assert "own engine" in blindness(replace(info, config={**info.config, "model_type": "gemma4"}), unseen)
