@@ -18,6 +18,7 @@ from quaver.heads.joint_schema import JointSchemaHead
 
 WEIGHTS = "joint_head.safetensors"
 CONFIG = "joint_head_config.json"
+DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def load_joint_schema_head(
@@ -28,6 +29,7 @@ def load_joint_schema_head(
     Raises BadRelease that names the key, tensor or file when anything is missing, extra or misshapen.
     """
     config = _read_config(path / CONFIG)
+    # Without memory of its own: the tensors of the file take the places of its parameters.
     with torch.device("meta"):
         head = JointSchemaHead(**config)
     try:
@@ -51,9 +53,13 @@ def _read_config(file: Path) -> dict[str, Any]:
     for key, value in config.items():
         if key not in known:
             raise BadRelease(f"{file} has the unknown key {key!r}; known are {', '.join(known)}")
-        whole = key != "dropout"
-        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or (whole and value < 1):
-            raise BadRelease(f"{file} has {key} = {value!r}; it must be a positive number")
+        # By exact type: JSON's true is a bool, which Python takes for an int.
+        if key == "dropout":
+            fits, rule = type(value) in (int, float) and 0 <= value <= 1, "a number between 0 and 1"
+        else:
+            fits, rule = type(value) is int and value >= 1, "a positive whole number"
+        if not fits:
+            raise BadRelease(f"{file} has {key} = {value!r}; it must be {rule}")
     missing = [key for key, parameter in known.items() if parameter.default is parameter.empty and key not in config]
     if missing:
         raise BadRelease(f"{file} lacks {', '.join(missing)}")
@@ -68,6 +74,11 @@ def _compare(file: Path, expected: Mapping[str, Tensor], found: Mapping[str, Ten
             raise BadRelease(f"{file} lacks the tensor {name}")
         if found[name].shape != tensor.shape:
             raise BadRelease(f"{file} has {name} as {tuple(found[name].shape)}; it must be {tuple(tensor.shape)}")
+        # Quantised heads have scales beside their tensors; cast without them, the numbers would be others.
+        if found[name].dtype not in DTYPES:
+            raise BadRelease(
+                f"{file} has {name} in {found[name].dtype}; heads are read in {', '.join(map(str, DTYPES))}"
+            )
     extra = sorted(found.keys() - expected.keys())
     if extra:
         raise BadRelease(f"{file} has the unknown tensor {extra[0]}")

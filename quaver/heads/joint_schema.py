@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+#: Learnt scales are kept at or below 100, as CLIP does and the releases after it.
 MAX_LOG_SCALE = math.log(100.0)
 
 
@@ -65,6 +66,7 @@ class JointSchemaHead(nn.Module):
         self.layers = nn.ModuleList(FieldDecoder(width, heads, feedforward, dropout) for _ in range(layers))
         self.field_norm = nn.LayerNorm(width)
         self.option_norm = nn.LayerNorm(width)
+        # A release names these tensors residual_scorer.0 and .3, so every place counts, also that of a dropout of 0.
         self.residual_scorer = nn.Sequential(
             nn.Linear(4 * width, width), nn.GELU(), nn.Dropout(dropout), nn.Linear(width, 1)
         )
@@ -111,6 +113,7 @@ class JointSchemaHead(nn.Module):
 
     def prior(self, lexical: Tensor, anchor: Tensor, owner: Tensor) -> Tensor:
         """Scaled cosine of each option's lexical row and its question's anchor, [O]."""
+        # torch's own epsilons, 1e-12 here and 1e-8 in cosine_similarity, are those of the releases.
         anchor = functional.normalize(anchor, dim=-1)[owner]
         cosine = (functional.normalize(lexical, dim=-1) * anchor).sum(-1)
         return self.prior_logit_scale.clamp(max=MAX_LOG_SCALE).exp() * cosine
@@ -127,6 +130,7 @@ class JointSchemaHead(nn.Module):
 def summarise(options: Tensor, fields: Tensor, owner: Tensor) -> Tensor:
     """Each question's options [O, w] averaged by their softmax agreement with its field [Q, w]; [Q, w]."""
     agreement = (options * fields[owner]).sum(-1) / math.sqrt(options.shape[-1])
+    # A softmax over the options of each question, with all questions side by side.
     top = agreement.new_full((len(fields),), -math.inf).scatter_reduce(0, owner, agreement, "amax")
     weight = (agreement - top[owner]).exp()
     total = weight.new_zeros(len(fields)).index_add(0, owner, weight)
@@ -188,6 +192,7 @@ class Attention(nn.Module):
         q = functional.linear(queries, self.in_proj_weight[:width], self.in_proj_bias[:width])
         mixed = []
         for mine, memory in zip(q.split_with_sizes(list(counts)), memories, strict=True):
+            # Which of the two is cheaper turns where there are as many queries as a head has columns.
             few = len(mine) < width // self.heads
             mixed.append(self._absorbed(mine, memory) if few else self._projected(mine, memory))
         rows: Tensor = self.out_proj(torch.cat(mixed))
@@ -212,6 +217,7 @@ class Attention(nn.Module):
         keys, values = self.in_proj_weight[width:].view(2, self.heads, -1, width)
         q = q.view(count, self.heads, -1).transpose(0, 1)
         scores = (q @ keys).flatten(0, 1) @ memory.T * (width // self.heads) ** -0.5
+        # A softmax over a long memory in bfloat16 would lose the rows that hold little each and much together.
         wide = torch.promote_types(scores.dtype, torch.float32)
         weights = scores.softmax(-1, dtype=wide).to(memory.dtype)
         mixed = (weights @ memory).view(self.heads, count, width) @ values.transpose(1, 2)
@@ -246,6 +252,7 @@ class EvidenceRouting(nn.Module):
         self.attention = Attention(width, heads)
         self.attention_dropout = nn.Dropout(dropout)
         self.feedforward_norm = nn.LayerNorm(width)
+        # feedforward.0 and .3 in a release, as in residual_scorer. GELU is the exact one, with erf.
         self.feedforward = nn.Sequential(
             nn.Linear(width, feedforward),
             nn.GELU(),
@@ -266,6 +273,7 @@ class FieldDecoder(nn.Module):
 
     def __init__(self, width: int, heads: int, feedforward: int, dropout: float) -> None:
         super().__init__()
+        # The names are those of torch's TransformerDecoderLayer, which the releases use.
         self.self_attn = Attention(width, heads)
         self.multihead_attn = Attention(width, heads)
         self.linear1 = nn.Linear(width, feedforward)

@@ -39,6 +39,7 @@ def cyclic_orders(options: int, count: int) -> tuple[tuple[int, ...], ...]:
     Over all rotations every option stands in every place once.
     """
     count = max(1, min(count, options))
+    # Evenly apart, so that the places of an option differ as much as they can.
     starts = (i * options // count for i in range(count))
     return tuple(tuple((start + place) % options for place in range(options)) for start in starts)
 

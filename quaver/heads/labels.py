@@ -58,6 +58,7 @@ def read_labels(
     that were trained so; the label mass always counts all. Raises EngineFault for a row that is not finite.
     """
     values = logits.float() if cap is None else softcap(logits.float(), cap)
+    # In float64, because a log-probability is a small difference of large numbers.
     totals = torch.logsumexp(values.double(), dim=-1)
     if not bool(totals.isfinite().all()):
         raise EngineFault(
@@ -66,6 +67,7 @@ def read_labels(
     ids = [[token for group in groups for token in group] for groups in labels]
     rows = torch.repeat_interleave(torch.arange(len(ids)), torch.tensor([len(row) for row in ids])).to(values.device)
     picked = values[rows, torch.tensor([token for row in ids for token in row], device=values.device)]
+    # Taken below in the order in which ids lists them.
     logs = iter((picked.double() - totals[rows]).tolist())
     tops = (values.amax(dim=-1).double() - totals).tolist()
     return [
@@ -83,7 +85,7 @@ def join(reads: Sequence[LabelRead], paths: Paths) -> LabelRead:
     place, whose read says what their mass is.
     """
     logs = tuple(math.fsum(reads[read].log_probabilities[label] for read, label in path) for path in paths)
-    mass = reads[0].label_mass if len(reads) == 1 else math.fsum(math.exp(value) for value in logs)
+    mass = reads[0].label_mass if len(reads) == 1 else _sum_of_probabilities(logs)
     return LabelRead(logs, mass, reads[0].argmax_is_label)
 
 
@@ -97,9 +99,14 @@ def normalised(logs: Sequence[float]) -> tuple[float, ...]:
 
 def pooled(logs: Sequence[Sequence[float]], top: float, best_way_only: bool = False) -> LabelRead:
     """The read of labels by the log-probabilities of their tokens; the likeliest token of all has ``top``."""
-    mass = math.fsum(math.exp(value) for group in logs for value in group)
+    mass = _sum_of_probabilities([value for group in logs for value in group])
     pool = max if best_way_only else _log_sum
     return LabelRead(tuple(pool(group) for group in logs), mass, max(map(max, logs)) >= top)
+
+
+def _sum_of_probabilities(logs: Sequence[float]) -> float:
+    # Labels that are all of a vocabulary would hold a little more than 1 of it, by rounding.
+    return min(1.0, math.fsum(map(math.exp, logs)))
 
 
 def _log_sum(logs: Sequence[float]) -> float:

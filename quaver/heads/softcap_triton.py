@@ -21,6 +21,7 @@ BLOCK = 1024
 def apply_softcap(scores, cap):
     """``cap * tanh(scores / cap)`` of a float32 block, to ``1.6e-7 * cap``; NaN stays NaN."""
     y = scores / cap
+    # tanh is odd, so the sign is put back at the end.
     t = tl.exp(-2.0 * tl.abs(y))
     bounded = cap * (1.0 - t) / (1.0 + t)
     return tl.where(y < 0, -bounded, bounded)
@@ -42,6 +43,7 @@ def softcap_fused(scores: Tensor, cap: float) -> Tensor:
     check_cap(cap)
     if scores.dtype == torch.float64:
         raise ValueError("the fused softcap computes in float32; use quaver.heads.softcap for float64")
+    # The kernel walks through memory in order.
     scores = scores.contiguous()
     out = torch.empty_like(scores)
     _elementwise[(triton.cdiv(scores.numel(), BLOCK),)](scores, out, scores.numel(), cap, BLOCK)

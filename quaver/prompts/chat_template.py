@@ -150,11 +150,11 @@ def load_chat_template(folder: Path) -> ChatTemplate:
     Raises BadRelease when there is none, as in a base model.
     """
     config = _read_json(folder / "tokenizer_config.json")
-    file = folder / "chat_template.jinja"
-    found = file.read_text(encoding="utf-8") if file.is_file() else None
+    # A file of its own overrides the config, as in transformers.
+    found = _read_text(folder / "chat_template.jinja")
     found = found or _read_json(folder / "chat_template.json").get("chat_template") or config.get("chat_template")
     if isinstance(found, list):  # several, by name
-        found = {entry["name"]: entry["template"] for entry in found}.get("default")
+        found = next((e.get("template") for e in found if isinstance(e, dict) and e.get("name") == "default"), None)
     if not isinstance(found, str):
         raise BadRelease(
             f"{folder} has no chat template; a label read needs a model that was trained to answer, or a "
@@ -185,10 +185,19 @@ def _to_json(value: Any, ensure_ascii: bool = False, indent: int | None = None, 
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    if not file.is_file():
-        return {}
+    text = _read_text(file)
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = {} if text is None else json.loads(text)
     except ValueError as error:
         raise BadRelease(f"{file} cannot be read as JSON: {error}") from error
     return value if isinstance(value, dict) else {}
+
+
+def _read_text(file: Path) -> str | None:
+    """The text in ``file``, None where there is no such file."""
+    if not file.is_file():
+        return None
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise BadRelease(f"{file} cannot be read as text: {error}") from error

@@ -17,6 +17,7 @@ from quaver.prompts.render import render
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.questions import Choice, Json, Noul, OverflowRule, Question, Request
 
+# Character for character as in the releases, whose heads were trained on these words.
 PREFIX = (
     "<|im_start|>system\n"
     "Read the complete state and schema. Decide every field jointly. "
@@ -29,7 +30,8 @@ OPTION_END = "\n"
 FIELD_END = "END FIELD\n"
 SUFFIX = "\n<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\nJOINT SCHEMA DECISIONS:"
 
-#: What a noul's sides say unless its criteria say otherwise.
+#: What a noul's sides say unless its criteria say otherwise. A side that is null says nothing, as in the reference;
+#: vLLM and llama.cpp put the default back there.
 NOUL = {
     "true": "The proposition is true or the answer is yes.",
     "false": "The proposition is false or the answer is no.",
@@ -67,6 +69,7 @@ class ClefPrompt:
                 f"{self.max_length}; ask fewer or shorter questions",
                 ("questions",),
             )
+        # Only ever the state: a schema that is cut would have options without spans.
         truncated = over(len(state), room, self.max_length, on_overflow)
         state = state[: len(state) - truncated]
         state_end = len(prefix) + len(media_ids) + len(state)
@@ -83,10 +86,14 @@ def alone(request: Request) -> Iterator[tuple[str, Request]]:
     """Each question of ``request`` as a request of its own, with the id it answers to.
 
     It is read under a neutral id, so neither its name, its place nor its neighbours change the
-    answer. A question whose only text is its id keeps that text as instructions.
+    answer. A question whose only text is its id keeps that text as instructions; BadQuestion for one
+    that has neither.
     """
     for question_id, question in request.questions.items():
         if _empty(question.instructions):
+            # Under the neutral id it would be asked the word "question".
+            if not question_id:
+                raise _nothing_asked(question_id)
             question = replace(question, instructions=question_id)
         yield question_id, replace(request, questions={NEUTRAL_ID: question})
 
@@ -98,6 +105,7 @@ def options(question: Question) -> list[tuple[str, Json]]:
             criteria = {**NOUL, **(question.criteria or {})}
             return [(side, criteria[side]) for side in NOUL]
         case Choice():
+            # By code point, which is how Python compares text.
             return sorted(question.options.items(), key=itemgetter(0))
         case _:
             return list(zip(question.option_ids, question.criteria, strict=True))
@@ -107,6 +115,7 @@ class _Schema:
     """The pieces of one request in writing order, tokenised in one call; spans count from the schema's start."""
 
     def __init__(self, tokenizer: PromptTokenizer, special_tokens: SpecialTokens, request: Request) -> None:
+        # One call for all that a caller wrote. What this project wrote is tokenised once and kept.
         texts = list(_pieces(request))
         state, *pieces = tokenizer.encode(texts, special_tokens)
         self.state = state
@@ -119,12 +128,11 @@ class _Schema:
             self.questions.append(self._question(question_id, question))
 
     def _question(self, question_id: str, question: Question) -> EncodedQuestion:
+        # The head line, which is a caller's piece too: it holds the id.
         self._read()
         span = self._read()
         if span[0] == span[1]:
-            raise BadQuestion(
-                "a question needs an id or instructions, this one has neither", ("questions", question_id)
-            )
+            raise _nothing_asked(question_id)
         self._write(OPTIONS)
         named = options(question)
         spans = []
@@ -153,6 +161,10 @@ def _pieces(request: Request) -> Iterator[str]:
         for option_id, description in options(question):
             known = {} if description is None else {"description": description}
             yield render({"option_id": option_id, **known})
+
+
+def _nothing_asked(question_id: str) -> BadQuestion:
+    return BadQuestion("a question needs an id or instructions, this one has neither", ("questions", question_id))
 
 
 def _empty(instructions: Json) -> bool:

@@ -102,6 +102,7 @@ class D3Prompt:
 
     def encode(self, request: Request, opening: Opening | None = None) -> tuple[LabelEncoded, ...]:
         """One prompt per question, in order. TooLong when one does not fit; BadQuestion for one it cannot ask."""
+        # Only these two are empty: 0, false and {} are states.
         state = EMPTY_STATE if request.state in (None, "") else state_text(request.state)
         return tuple(self._encode(state, opening, *asked) for asked in request.questions.items())
 

@@ -15,6 +15,7 @@ def over(state: int, room: int, limit: int, on_overflow: OverflowRule) -> int:
 
     Raises TooLong instead when the rule is to refuse. ``limit`` is that of the whole prompt.
     """
+    # From its end: what was kept is then the prefix of what would have been read, and can be reused.
     truncated = max(0, state - room)
     if truncated and on_overflow == "refuse":
         raise TooLong(

@@ -21,7 +21,7 @@ from quaver.prompts.render import render
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.questions import Choice, Json, Noul, OverflowRule, Question, Request
 
-#: A state that says nothing, of which a model's answer is its prior.
+#: A state that says nothing, of which a model's answer is its prior; one of those of Zhao et al. (arXiv:2102.09690).
 CONTENT_FREE = "N/A"
 
 SIDES = {"true": "yes", "false": "no"}
@@ -115,8 +115,10 @@ class LabelPrompt:
         scheme, labels = self._schemes.labels_of(question.type, len(written))
         if order is not None:
             written = [written[i] for i in order]
+            # A yes means the true side wherever it stands, a letter means what stands beside it.
             labels = labels.ordered(order) if scheme.natural else labels
         lines = [_line(scheme, label, option) for label, option in zip(labels.labels, written, strict=True)]
+        # A question without instructions asks what its id says, as in the Clef releases.
         instructions = words(question.instructions) or question_id
         text = "\n".join(["\n\n---", f"Question: {instructions}", *lines, f"Reply with {scheme.noun} only."])
         return _Asked(text, labels, tuple(option.id for option in written))

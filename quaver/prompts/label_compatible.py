@@ -6,7 +6,6 @@ token, and nothing is cut. Source: vLLM 0.32 and 0.33, ``NextTokenStrategy`` and
 
 from __future__ import annotations
 
-import json
 import string
 
 from quaver.errors import BadQuestion, BadRelease, TooLong
@@ -14,6 +13,7 @@ from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
 from quaver.prompts.label_schemes import reply_ids
 from quaver.prompts.opening import Opening
+from quaver.prompts.render import json_text
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
 from quaver.questions import Choice, Json, Noul, Question, Request
@@ -42,11 +42,13 @@ class CompatibleLabelPrompt:
 
     def encode(self, request: Request, opening: Opening | None = None) -> tuple[LabelEncoded, ...]:
         """One prompt per question, in order. TooLong when one does not fit; BadQuestion for too many options."""
+        # Text as it is and JSON else, while what stands in a question goes through str(), see plain: both as in vLLM.
         state = state_text(request.state)
         return tuple(self._encode(state, opening, *asked) for asked in request.questions.items())
 
     def _encode(self, state: str, opening: Opening | None, question_id: str, question: Question) -> LabelEncoded:
         labels, count = LABELS[question.type], len(question.option_ids)
+        # vLLM's own limit: 26 letters, 10 digits.
         if count > len(labels):
             raise BadQuestion(
                 f"question {question_id!r} has {count} options and this style of prompt has {len(labels)} labels; ask "
@@ -102,7 +104,7 @@ def _lines(question: Question) -> list[str]:
 
 def state_text(state: Json) -> str:
     """Text as it is, other JSON values with Python's default separators."""
-    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False)
+    return state if isinstance(state, str) else json_text(state)
 
 
 def plain(value: Json) -> str:

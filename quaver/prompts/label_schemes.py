@@ -67,6 +67,7 @@ class LabelSchemes:
         self._tokenizer = tokenizer
         self._tail = tail
         self._proved = {scheme: self._prove(scheme) for scheme in {s for row in SCHEMES.values() for s in row}}
+        # More than there are question types with numbers of options.
         self.labels_of = lru_cache(maxsize=512)(self._labels_of)
         for question_type, count in LARGEST:
             self.labels_of(question_type, count)
@@ -106,8 +107,10 @@ class LabelSchemes:
         proved = {}
         for label, row, (first, *_) in zip(scheme.labels, single, tokens, strict=True):
             own = tuple(token for token in dict.fromkeys(row) if len(owners[token]) == 1)
+            # A label that itself is no token of its own cannot be asked for, whatever its other ways are.
             if own and first == own[:1]:
                 proved[label] = own
+        # Pairs of letters are 676, and no question needs more than this.
         return dict(list(proved.items())[:MAX_OPTIONS])
 
 
@@ -137,6 +140,7 @@ def whole_labels(labels: Sequence[str], replies: Sequence[Ids]) -> LabelSet:
         """Adds the node at which ``members``, equal in their first ``start`` tokens, differ."""
         at = start
         shortest = min(len(replies[i]) for i in members)
+        # Never past the last token of the shortest: it has to tell that label from the others.
         while at < shortest - 1 and len({replies[i][at] for i in members}) == 1:
             at += 1
         ways = _grouped((replies[i][at], i) for i in members)

@@ -7,7 +7,6 @@ are those of llama.cpp's ``d1_labels``, which follows it too.
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Sequence
 
@@ -16,6 +15,7 @@ from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.label_compatible import check_length, plain
 from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
 from quaver.prompts.opening import Opening
+from quaver.prompts.render import json_text
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
 from quaver.questions import Choice, Json, Noul, Question, Request
@@ -108,7 +108,7 @@ def state_text(state: Json) -> str:
     """Text as it is, nothing for None, other JSON values indented by two."""
     if state is None:
         return ""
-    return state if isinstance(state, str) else json.dumps(state, ensure_ascii=False, indent=2)
+    return state if isinstance(state, str) else json_text(state, indent=2)
 
 
 def question_text(question: Question, labels: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from quaver.errors import BadRequest
 from quaver.questions import Json
@@ -14,16 +15,20 @@ def render(value: Json) -> str:
 
     Raises BadRequest for what JSON cannot hold. Source: ``render`` of the Clef releases' code.
     """
-    if isinstance(value, str):
-        return value
+    return value if isinstance(value, str) else json_text(value, separators=(",", ":"), sort_keys=True)
+
+
+def json_text(value: Json, **style: Any) -> str:
+    """``value`` as JSON, laid out as ``json.dumps`` does for ``style``. Raises BadRequest for what JSON cannot hold."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True, default=_plain)
+        # A body from the wire has been checked; this is for callers in this process.
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain, **style)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadRequest(f"a {type(value).__name__} cannot be written as JSON: {error}") from error
 
 
 def _plain(value: object) -> dict[str, Json]:
-    """Read-only mappings, which json does not know."""
+    """Mappings other than dicts, which json does not know."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not a JSON value")

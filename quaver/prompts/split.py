@@ -30,6 +30,8 @@ Window = tuple[int, ...]
 #: One text: its windows, at least one.
 Text = tuple[Window, ...]
 
+#: Tokens of a window, special tokens included: the length that the encoder was trained at.
+WINDOW = 256
 TYPES = {"noul": 0, "choice": 1, "score": 2}
 
 
@@ -63,7 +65,7 @@ class SplitPrompt:
     Everything in a request is plain text: ``[SEP]`` inside a state is something that somebody wrote.
     """
 
-    def __init__(self, tokenizer: Tokenizer, window: int = 256) -> None:
+    def __init__(self, tokenizer: Tokenizer, window: int = WINDOW) -> None:
         start, end = (tokenizer.token_to_id(name) for name in ("[CLS]", "[SEP]"))
         if start is None or end is None:
             raise BadRelease("the tokenizer has no [CLS] and [SEP]; the split read needs that of a BERT encoder")
@@ -92,6 +94,7 @@ class SplitPrompt:
 
     def texts(self, words: Sequence[str]) -> list[Text]:
         """Each text as token windows, at least one, none cut."""
+        # Room for [CLS] and [SEP].
         step = self.window - 2
         try:
             encodings = self.tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
@@ -108,6 +111,7 @@ def option_texts(question: Question) -> list[str]:
     asked = words_of(question.instructions)
     match question:
         case Noul():
+            # A null side and an absent one are the same here: this model has no default sentences.
             said = question.criteria or {}
             return [_join(asked, _described("yes", said.get("true"))), _described("no", said.get("false"))]
         case Choice():

@@ -37,6 +37,7 @@ class PromptTokenizer:
             raise BadRelease(f"{file} is missing; a release needs its tokenizer.json") from error
         except Exception as error:  # tokenizers raises bare Exception for a bad file
             raise BadRelease(f"{file} is not a tokenizer: {error}") from error
+        # Pieces of our own are some hundreds, most of them the numbers of options.
         self.fixed = lru_cache(maxsize=4096)(self._fixed)
         #: The texts that are control tokens.
         self.added = tuple(token["content"] for token in spec.get("added_tokens", ()))

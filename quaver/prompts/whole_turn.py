@@ -51,6 +51,7 @@ class WholeTurn:
         return ids, shared
 
     def _ids(self, text: str, special_tokens: SpecialTokens, opening: Opening | None = None) -> tuple[int, ...]:
+        # What the template would do if it were asked anew for every text.
         if self._turn.trims:
             text = text.rstrip()
         if self._turn.trims_after_media if opening else self._turn.trims:

@@ -44,9 +44,19 @@ def reshape(tensors: dict[str, Tensor]) -> None:
     tensors["prior_logit_scale"] = torch.zeros(1)
 
 
+def quantise(tensors: dict[str, Tensor]) -> None:
+    tensors["layers.0.linear1.weight"] = tensors["layers.0.linear1.weight"].to(torch.int8)
+
+
+def quantise_to_floats(tensors: dict[str, Tensor]) -> None:
+    tensors["layers.0.linear1.weight"] = tensors["layers.0.linear1.weight"].to(torch.float8_e4m3fn)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (quantise, r"layers\.0\.linear1\.weight in torch\.int8; heads are read in torch\.float32"),
+        (quantise_to_floats, r"in torch\.float8_e4m3fn"),
         (drop, r"lacks the tensor layers\.1\.linear2\.bias"),
         (add, r"unknown tensor layers\.9\.linear2\.bias"),
         (reshape, r"prior_logit_scale as \(1,\); it must be \(\)"),
@@ -67,6 +77,10 @@ def test_wrong_tensors(folder: Path, change: Callable[[dict[str, Tensor]], None]
         ({"width": "64"}, "width = '64'"),
         ({"width": 0}, "width = 0"),
         ({"layers": True}, "layers = True"),
+        ({"layers": 2.5}, r"layers = 2\.5; it must be a positive whole number"),
+        ({"dropout": -0.5}, r"dropout = -0\.5; it must be a number between 0 and 1"),
+        ({"dropout": 2}, "dropout = 2"),
+        ({"dropout": True}, "dropout = True"),
         ({"width": 60}, "as .* it must be"),
         ({"heads": 3}, "3 heads do not divide"),
         ({"layers": 3}, r"lacks the tensor layers\.2"),

@@ -46,6 +46,12 @@ def test_the_likeliest_way_alone_counts_when_asked_and_the_mass_counts_all() -> 
     assert summed.label_mass == best.label_mass == pytest.approx(0.9, rel=1e-6)
 
 
+def test_labels_that_are_all_of_a_vocabulary_hold_no_more_than_all_of_it() -> None:
+    reads = read_labels(torch.randn(200, 7, generator=GENERATOR), [[[token] for token in range(7)]] * 200)
+    assert max(read.label_mass for read in reads) <= 1
+    assert min(read.label_mass for read in reads) == pytest.approx(1, abs=1e-12)
+
+
 @pytest.mark.parametrize(
     ("logits", "argmax_is_label", "tied"),
     [

@@ -83,6 +83,22 @@ def test_every_place_that_holds_a_template(tmp_path: Path) -> None:
     assert load_chat_template(tmp_path).turn().head == "jinja[user]"
 
 
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("chat_template.jinja", b"\xff{{ messages }}", "cannot be read as text"),
+        ("tokenizer_config.json", b"\xff", "cannot be read as text"),
+        ("tokenizer_config.json", b"{", "cannot be read as JSON"),
+        ("tokenizer_config.json", b'{"chat_template": [{"name": "default"}, 3]}', "no chat template"),
+        ("tokenizer_config.json", b'{"chat_template": ["default"]}', "no chat template"),
+    ],
+)
+def test_a_template_that_cannot_be_read(tmp_path: Path, file: str, content: bytes, reason: str) -> None:
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(BadRelease, match=reason):
+        load_chat_template(tmp_path)
+
+
 def test_of_several_templates_the_default_counts(tmp_path: Path) -> None:
     named = [{"name": "tool_use", "template": "tools" + TURN}, {"name": "default", "template": "default" + TURN}]
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": named}))

@@ -1,6 +1,7 @@
 """The Clef prompt against the reference's ids and spans, and where it refuses what the reference lets pass."""
 
 import hashlib
+import math
 from typing import Any
 
 import pytest
@@ -113,6 +114,15 @@ def test_alone_reads_each_question_under_one_neutral_id() -> None:
     assert small().encode(renamed["other"]) == small().encode(apart["tone"])
 
 
+@pytest.mark.parametrize("instructions", [None, ""])
+def test_a_question_that_asks_nothing_is_refused_in_both_readings(instructions: str | None) -> None:
+    asked = Request("s", {"": Noul(instructions)})
+    with pytest.raises(BadQuestion, match="has neither"):
+        small().encode(asked)
+    with pytest.raises(BadQuestion, match="has neither"):
+        list(alone(asked))
+
+
 def test_noul_criteria_absent_and_none_differ() -> None:
     default = dict(options(Noul()))
     assert options(Noul("?", {"true": "yes!"})) == [("true", "yes!"), ("false", default["false"])]
@@ -134,7 +144,7 @@ def test_render_writes_numbers_as_python_json() -> None:
     assert render({"b": [1.0, 1e-7, 1e16, True, None], "a": "é\n"}) == '{"a":"é\\n","b":[1.0,1e-07,1e+16,true,null]}'
 
 
-@pytest.mark.parametrize("value", [{1, 2}, {"a": object()}, {1: "a", "b": 2}, [b"x"]], ids=repr)
+@pytest.mark.parametrize("value", [{1, 2}, {"a": object()}, {1: "a", "b": 2}, [b"x"], [math.nan], math.inf], ids=repr)
 def test_what_json_cannot_hold_is_refused(value: object) -> None:
     with pytest.raises(BadRequest, match="cannot be written as JSON"):
         small().encode(Request(value, {"q": Noul("?")}))

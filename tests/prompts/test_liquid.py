@@ -1,13 +1,14 @@
 """Prompts of Liquid's decision models by hand, in the chat of their shape (ChatML)."""
 
 import json
+import math
 import string
 from pathlib import Path
 
 import pytest
 from chat_models import folder, rendered_ids, tokenizer, turn
 
-from quaver.errors import BadQuestion, TooLong
+from quaver.errors import BadQuestion, BadRequest, TooLong
 from quaver.prompts.liquid import LiquidPrompt
 from quaver.prompts.tokenizer import PromptTokenizer
 from quaver.questions import Choice, Noul, Question, Request, Score
@@ -35,6 +36,12 @@ CASES: list[tuple[Question, str, list[list[str]]]] = [
         [["0"], ["1"], ["2"]],
     ),
 ]
+
+
+@pytest.mark.parametrize("state", [{1, 2}, math.nan, [b"x"]])
+def test_a_state_that_is_no_json_is_a_bad_request(state: object) -> None:
+    with pytest.raises(BadRequest, match="cannot be written as JSON"):
+        prompt().encode(Request(state, {"q": Noul("?")}))
 
 
 def prompt(max_length: int = 8192) -> LiquidPrompt:
