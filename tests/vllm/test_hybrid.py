@@ -32,8 +32,8 @@ CASES = {
 STATES = ["prefix-a", "prefix-b", "state-nested", "image-scene_640x480"]
 #: From our engine in either precision. In bfloat16 its head rounds too, which alone moves an answer by 2.2e-3.
 TOLERANCES = {"float32": 1e-3, "bfloat16": 2.5e-3}
-#: A state that is read again has the same answers to the bit; in company, steps of other shapes move the last bits.
-REUSED, IN_COMPANY = 0.0, 1e-4
+#: From the answer of the same server that has read everything, in steps of other shapes.
+REUSED = 1e-4
 SETTINGS = '{"quaver": {"special_tokens": "reference", "confidence": "max", "state_reuse": true}}'
 SMALL = ["--num-gpu-blocks-override", "40", "--max-num-batched-tokens", "512", "--long-prefill-token-threshold", "256"]
 
@@ -83,8 +83,7 @@ def test_every_golden_case_is_answered_as_by_our_engine_in_either_precision(url:
 
 
 def test_known_states_are_not_read_again_and_their_answers_stay(url: str) -> None:
-    first = {name: ask(url, name, "first") for name in STATES}
-    again = {name: ask(url, name, "first") for name in STATES}
+    first, again = ({name: ask(url, name, f"only {name}") for name in STATES} for _ in range(2))
     assert {name: (cached(first[name]) % 256, cached(again[name])) for name in STATES} == dict.fromkeys(
         STATES, (0, 512)
     )
@@ -99,5 +98,5 @@ def test_prompts_that_push_each_other_out_have_the_same_answers(url: str, salt: 
     with ThreadPoolExecutor(12) as clients:
         replies = list(clients.map(lambda name: ask(url, name, salt), asked))
     pairs = [(name, reply) for name, reply in zip(asked, replies, strict=True) if name in quiet]
-    assert max(deviation(name, reply, quiet[name]) for name, reply in pairs) <= IN_COMPANY
+    assert max(deviation(name, reply, quiet[name]) for name, reply in pairs) <= REUSED
     assert any(cached(reply) for reply in replies)
