@@ -7,6 +7,8 @@ from itertools import zip_longest
 from typing import Any
 
 from rich import box
+from rich.bar import Bar
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,29 +19,22 @@ SHOWN_OPTIONS = 12
 def answers_table(reply: Mapping[str, Any]) -> Table:
     """A ``/v1/systemone`` reply as a table: one row per option, the answer of each question in bold."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=_caption(reply), caption_justify="left")
-    table.add_column("question", ratio=2)
-    table.add_column("answer", ratio=2)
-    table.add_column("probability", width=BAR_WIDTH, no_wrap=True)
-    table.add_column("", justify="right", no_wrap=True)
+    table.add_column("question", min_width=5)
+    table.add_column("answer", min_width=5)
+    table.add_column("probability", max_width=BAR_WIDTH)
+    table.add_column("", justify="right", no_wrap=True, min_width=len("100.0%"))
     for name, answer in reply["answers"].items():
         rows = list(_rows(answer))
         best = max(p for _, p in rows)
         shown = sorted(rows, key=lambda row: -row[1])[:SHOWN_OPTIONS] if len(rows) > SHOWN_OPTIONS else rows
-        cells = [_cells(option, p, p == best) for option, p in shown]
+        cells: list[tuple[RenderableType, ...]] = [_cells(option, p, p == best) for option, p in shown]
         if len(rows) > len(shown):
-            cells.append((Text(f"... {len(rows) - len(shown)} more options", "dim"), Text(), Text()))
+            cells.append((Text(f"... {len(rows) - len(shown)} more options", "dim"), "", ""))
         # What is said of the question runs down beside its options.
         for said, beside in zip_longest(_headline(name, answer), cells, fillvalue=None):
             table.add_row(said or "", *(beside or ("", "", "")))
         table.add_section()
     return table
-
-
-def bar(probability: float) -> str:
-    """A bar of up to ``BAR_WIDTH`` cells, in eighths of a cell."""
-    eighths = round(probability * BAR_WIDTH * 8)
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
 def _rows(answer: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
@@ -53,9 +48,9 @@ def _rows(answer: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
                 yield f"{level}  {answer['legend'][level]}", p
 
 
-def _cells(option: str, p: float, best: bool) -> tuple[Text, Text, Text]:
+def _cells(option: str, p: float, best: bool) -> tuple[Text, Bar, Text]:
     style = "bold" if best else "dim"
-    return Text(option, style), Text(bar(p), "green" if best else "blue"), Text(f"{p:.1%}", style)
+    return Text(option, style), Bar(1.0, 0.0, p, color="green" if best else "blue"), Text(f"{p:.1%}", style)
 
 
 def _headline(name: str, answer: Mapping[str, Any]) -> list[Text]:

@@ -223,8 +223,10 @@ def _fit(name: str, items: Sequence[Item], curves: bool = True) -> Fit:
 
 
 def _cross_fitted(items: Sequence[Item], maker: Callable[[Sequence[Item]], Map]) -> list[Item]:
-    """``items`` as calibrated by maps fitted without their own fold of records."""
+    """``items`` as calibrated by maps fitted without their own fold of records; unchanged when that leaves none."""
     fold = [int(FOLDS * _unit(f"fold {item.record}")) for item in items]
+    if len(set(fold)) == 1:
+        return list(items)
     maps: Mapping[int, Map] = {
         k: maker([item for item, own in zip(items, fold, strict=True) if own != k]) for k in set(fold)
     }

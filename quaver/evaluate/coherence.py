@@ -65,7 +65,7 @@ def variants(records: Sequence[Record]) -> list[Record]:
 def coherence(outcomes: Sequence[Outcome], seed: int = 0) -> list[Coherence]:
     """How far each relation is violated, over the pairs of which both were answered."""
     originals = {outcome.record: outcome for outcome in outcomes if outcome.variant is None}
-    pairs: dict[str, list[tuple[float, bool]]] = {}
+    pairs: dict[str, list[tuple[str, float, bool]]] = {}
     for outcome in outcomes:
         variant = outcome.variant
         if variant is None or variant.of not in originals or not outcome.answers:
@@ -74,7 +74,7 @@ def coherence(outcomes: Sequence[Outcome], seed: int = 0) -> list[Coherence]:
         if before:
             after = BACK[variant.relation](outcome.answers[variant.question])
             flipped = int(np.argmax(before)) != int(np.argmax(after))
-            pairs.setdefault(variant.relation, []).append((total_variation(before, after), flipped))
+            pairs.setdefault(variant.relation, []).append((variant.of, total_variation(before, after), flipped))
     rng = np.random.default_rng(seed)
     return [_summary(relation, pairs[relation], rng) for relation in RELATIONS if relation in pairs]
 
@@ -126,9 +126,12 @@ BACK: Mapping[str, Callable[[Sequence[float]], Sequence[float]]] = {
 }
 
 
-def _summary(relation: str, pairs: Sequence[tuple[float, bool]], rng: np.random.Generator) -> Coherence:
-    values = np.array([violation for violation, _ in pairs])
-    means = values[rng.integers(len(values), size=(1000, len(values)))].mean(axis=1)
-    low, high = np.percentile(means, [2.5, 97.5])
-    flips = sum(flipped for _, flipped in pairs) / len(pairs)
-    return Coherence(relation, len(pairs), float(values.mean()), float(low), float(high), flips)
+def _summary(relation: str, pairs: Sequence[tuple[str, float, bool]], rng: np.random.Generator) -> Coherence:
+    records, violations, flipped = zip(*pairs, strict=True)
+    # Pairs of one record go wrong together, so records are resampled, as in ``metrics.bootstrap``.
+    record = np.unique(records, return_inverse=True)[1]
+    sums, counts = np.bincount(record, violations), np.bincount(record)
+    drawn = rng.integers(len(counts), size=(1000, len(counts)))
+    low, high = np.percentile(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1), [2.5, 97.5])
+    mean, flips = sums.sum() / len(pairs), sum(flipped) / len(pairs)
+    return Coherence(relation, len(pairs), float(mean), float(low), float(high), flips)

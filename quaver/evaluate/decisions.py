@@ -11,13 +11,15 @@ from typing import Any
 
 import httpx
 
+from quaver.errors import ServerError
+
 PATH = "/v1/decisions"
 
 
 class DecisionsTransport(httpx.BaseTransport):
     """Sends System One requests as Decisions requests and gives their replies back as System One replies.
 
-    Requests without a body, and error replies, pass as they are.
+    Requests without a body, and error replies, pass as they are. Raises ServerError for a reply of another form.
     """
 
     def __init__(self, inner: httpx.BaseTransport | None = None) -> None:
@@ -40,7 +42,10 @@ class DecisionsTransport(httpx.BaseTransport):
         response.read()
         if not response.is_success:
             return response
-        return httpx.Response(200, json=systemone_reply(response.json(), body["questions"]))
+        try:
+            return httpx.Response(200, json=systemone_reply(response.json(), body["questions"]))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ServerError(f"the reply is not one of the Decisions dialect: {error!r}", 502) from error
 
     def close(self) -> None:
         self._inner.close()

@@ -66,3 +66,39 @@ def test_questions_of_a_line_win(tmp_path: Path) -> None:
     ask = Asker()
     run(lines, tmp_path / "out.jsonl", {"other": {"type": "noul"}}, ask)
     assert ask.bodies == [{"questions": {"own": {"type": "noul"}}, "state": "s"}]
+
+
+def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
+    # JSON strings may hold these as they are (RFC 8259, section 7); Python's splitlines cuts at them.
+    separators = "\u2028 \u2029 \x85 end"
+    states = [f"one{separators}", "two"]
+    lines, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    body = "".join(json.dumps({"state": state}, ensure_ascii=False) + "\r\n" for state in states)
+    lines.write_bytes(b"\xef\xbb\xbf" + body.encode())
+    assert run(lines, out, None, Asker()) == 0
+    answered = [json.loads(line) for line in out.read_bytes().split(b"\n") if line]
+    assert answered == [{"line": n, "reply": {"heard": state}} for n, state in enumerate(states, 1)]
+    again = Asker()
+    assert run(lines, out, None, again) == 0
+    assert again.bodies == []
+
+
+@pytest.mark.parametrize("content", ['{"state": "my own data"}\n', '{"line": 1}\n', "[1]\n", '"words"\n'])
+def test_a_file_of_something_else_is_not_touched(tmp_path: Path, content: str) -> None:
+    lines, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines.write_text('{"state": "s"}\n')
+    out.write_text(content)
+    with pytest.raises(BadRequest, match=r"out\.jsonl has lines that are no answers"):
+        run(lines, out, None, Asker())
+    assert out.read_text() == content
+    with pytest.raises(BadRequest, match="no answers"):
+        run(lines, lines, None, Asker())
+    assert lines.read_text() == '{"state": "s"}\n'
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match=r"none\.jsonl cannot be read"):
+        run(tmp_path / "none.jsonl", tmp_path / "out.jsonl", None, Asker())
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadRequest, match="binary cannot be read"):
+        run(tmp_path / "binary", tmp_path / "out.jsonl", None, Asker())

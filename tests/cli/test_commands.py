@@ -1,6 +1,7 @@
 """The commands as a person runs them, on the model that comes with the package."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,13 +48,16 @@ def test_a_table_is_printed_for_people() -> None:
     [
         (["--noul", "Is it?"], "give the state once"),
         ([STATE, "--file", "x"], "give the state once"),
-        (["--file", "none.txt", "--noul", "Is it?"], "none.txt: cannot be read as a state"),
+        (["--file", "none.txt", "--noul", "Is it?"], "none.txt cannot be read"),
         ([STATE], "questions must not be empty"),
         ([STATE, "--score", "How? = " + " | ".join("abcdefghijk")], "1 to 10 levels, got 11"),
         ([STATE, "--noul", "Is it?", "--model", "/nowhere"], "/nowhere"),
         ([STATE, "--noul", "Is it?", "--image", "cat.png"], "cannot see images; it reads text"),
         ([STATE, "--noul", "Is it?", "--reading", "joint"], 'reading "joint"'),
         (["--batch", "x.jsonl"], "--batch needs --out"),
+        (["--batch", "none.jsonl", "--out", "out.jsonl"], "none.jsonl cannot be read"),
+        ([STATE, "--batch", "x.jsonl", "--out", "out.jsonl"], "--batch takes states, images and videos from its lines"),
+        ([STATE, "--out", "out.jsonl", "--noul", "Is it?"], "--out goes with --batch"),
     ],
 )
 def test_mistakes_are_explained_without_a_traceback(arguments: list[str], message: str) -> None:
@@ -62,6 +66,22 @@ def test_mistakes_are_explained_without_a_traceback(arguments: list[str], messag
     assert message in done.stderr.replace("\n", " ")
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_a_terminal_without_the_characters_gets_the_answer_all_the_same() -> None:
+    asked = [sys.executable, "-m", "quaver", "ask", STATE, "--choice", "Où? = café | thé"]
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    table = subprocess.run(asked, capture_output=True, env=ascii_only)
+    assert table.returncode == 0 and b"caf?" in table.stdout and b"%" in table.stdout
+    as_json = subprocess.run([*asked, "--json"], capture_output=True, env=ascii_only)
+    assert set(json.loads(as_json.stdout.decode("ascii"))["answers"]["Où?"]["probabilities"]) == {"café", "thé"}
+
+
+def test_files_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    (tmp_path / "in.jsonl").write_text('{"state": "s"}\n')
+    done = quaver("ask", "--batch", tmp_path / "in.jsonl", "--out", tmp_path / "no/out.jsonl", "--noul", "Is it?")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "no/out.jsonl: No such file or directory" in done.stderr.replace("\n", "")
 
 
 def test_models_lists_what_is_here(tmp_path: Path) -> None:

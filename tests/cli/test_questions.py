@@ -73,3 +73,34 @@ def test_unreadable_files_are_named(tmp_path: Path, text: str) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"none\.yaml"):
         from_file(tmp_path / "none.yaml")
+
+
+def test_times_addresses_and_equations_are_options() -> None:
+    asked = from_flags([], ["When? = 10:30 | http://host: the site | other: a = b"], [])
+    assert asked["When?"]["criteria"] == {"10:30": None, "http://host": "the site", "other": "a = b"}
+
+
+def test_yaml_means_what_json_means(tmp_path: Path) -> None:
+    """By YAML 1.2 these are the words that they look like; YAML 1.1 makes booleans, numbers and dates of them."""
+    path = tmp_path / "q.yaml"
+    path.write_text(
+        "late: {type: noul, criteria: {true: it is, false: it is not}}\n"
+        "who:\n  type: choice\n  criteria: {no: Norway, on: Ontario, 7: seven, 10:30: half past}\n"
+        "how: {type: score, criteria: [off, 2026-01-31, 12:30, 1e2, 1.5, true, null]}\n"
+    )
+    assert from_file(path) == {
+        "late": {"type": "noul", "criteria": {"true": "it is", "false": "it is not"}},
+        "who": {"type": "choice", "criteria": {"no": "Norway", "on": "Ontario", "7": "seven", "10:30": "half past"}},
+        "how": {"type": "score", "criteria": ["off", "2026-01-31", "12:30", 100.0, 1.5, True, None]},
+    }
+
+
+def test_what_a_windows_editor_puts_in_front_is_no_part_of_a_file(tmp_path: Path) -> None:
+    for name in ("q.json", "q.yaml"):
+        (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + json.dumps(QUESTIONS, indent="\t").replace("\t", " ").encode())
+        assert from_file(tmp_path / name) == QUESTIONS
+
+
+def test_json_may_hold_tabs_and_surrogate_pairs(tmp_path: Path) -> None:
+    (tmp_path / "q.json").write_text('{\t"smile \\ud83d\\ude00":\t{"type":\t"noul"}}')
+    assert from_file(tmp_path / "q.json") == {"smile \U0001f600": {"type": "noul"}}

@@ -1,11 +1,12 @@
 """The table shows every answer with a bar as long as its probability."""
 
+from io import StringIO
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from quaver.cli.table import BAR_WIDTH, answers_table, bar
+from quaver.cli.table import BAR_WIDTH, answers_table
 
 REPLY: dict[str, Any] = {
     "model": "quaver-mini-1",
@@ -30,19 +31,32 @@ REPLY: dict[str, Any] = {
 }
 
 
+def printed(reply: dict[str, Any], width: int) -> str:
+    console = Console(width=width, file=StringIO(), record=True)
+    console.print(answers_table(reply))
+    return console.export_text()
+
+
 def test_table() -> None:
-    console = Console(width=110, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(answers_table(REPLY))
-    text = console.export_text()
+    text = printed(REPLY, 110)
     for shown in ("75.0%", "25.0%", "o7", "50.0%", "... 8 more options", "score 0.60 of 1", "{'mood': 'furious'}"):
         assert shown in text
     assert "the last 5 tokens of the state did not fit" in text.replace("\n", " ")
 
 
-@pytest.mark.parametrize(("probability", "cells"), [(0, 0), (0.5, BAR_WIDTH // 2), (1, BAR_WIDTH)])
-def test_bar(probability: float, cells: int) -> None:
-    assert bar(probability) == "█" * cells
+@pytest.mark.parametrize("width", [30, 45, 80, 200])
+def test_narrow_terminals_lose_bars_before_words_and_numbers(width: int) -> None:
+    lines = printed(REPLY, width).splitlines()
+    assert max(map(len, lines)) <= width
+    for number in ("75.0%", "25.0%", "50.0%", "40.0%", "60.0%"):
+        assert any(number in line for line in lines)
+    assert any("late" in line for line in lines)
 
 
-def test_bar_grows_in_eighths() -> None:
-    assert bar(1 / (BAR_WIDTH * 8)) == "▏"
+@pytest.mark.parametrize(
+    ("probability", "cells"), [(0.5, BAR_WIDTH // 2), (0.75, BAR_WIDTH * 3 // 4), (1.0, BAR_WIDTH)]
+)
+def test_bars_are_as_long_as_the_probability(probability: float, cells: int) -> None:
+    reply = {**REPLY, "answers": {"late": {"type": "noul", "noul": probability}}}
+    first = next(line for line in printed(reply, 120).splitlines() if "yes" in line)
+    assert first.count("█") == cells

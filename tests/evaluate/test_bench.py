@@ -178,6 +178,14 @@ def test_servers_are_interleaved_and_get_the_same_requests() -> None:
     assert all(level["requests"] == 20 for level in result.to_json()["a"]["levels"])
 
 
+@pytest.mark.parametrize(("requests", "rounds", "parts"), [(10, 4, [3, 3, 2, 2]), (2, 4, [1, 1]), (8, 2, [4, 4])])
+def test_as_many_requests_are_sent_as_are_asked_for(requests: int, rounds: int, parts: list[int]) -> None:
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, json=USAGE))
+    plan = Plan((Closed(1),), requests=requests, rounds=rounds, warmup=0)
+    result = asyncio.run(bench([A], Workload(), plan, transport=transport))
+    assert [len(block.samples) for block in result.levels[A.name][0].blocks] == parts
+
+
 def test_saturation_of_two_servers() -> None:
     """One server refuses all, the other what comes after its first 60 requests."""
     count = Counter[str]()

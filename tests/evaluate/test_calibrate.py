@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -160,6 +161,17 @@ def test_what_cannot_be_calibrated(overconfident: Any) -> None:
         calibrate(manifest, [replace(outcomes[0], model="other"), *outcomes[1:]])
     with pytest.raises(BadRequest, match="at least 50 are needed"):
         calibrate(manifest, outcomes[:10])
+
+
+def test_many_questions_of_few_records_are_calibrated_or_refused(overconfident: Any) -> None:
+    """All may fall into one part of the data, which leaves nothing to fit on."""
+    manifest, outcomes = overconfident
+    found = []
+    for name in map(str, range(12)):
+        items = tuple(replace(item, record=name) for outcome in outcomes[:40] for item in outcome.items)
+        with suppress(BadRequest):
+            found.append(calibrate(manifest, [replace(outcomes[0], record=name, items=items)]).calibration.maps)
+    assert 0 < len(found) < 12 and not any(found)
 
 
 def test_risk_control_by_hand() -> None:

@@ -88,6 +88,29 @@ def test_failures_leave_pairs_out_and_uniform_stands_beside(records: Records, fa
     assert summary.groups[0].metrics[0].value == summary.uniform[0].value
 
 
+def test_pairs_of_one_record_are_no_further_evidence(records: Records, fake: Any, ask: Any) -> None:
+    """With every question asked five times the pairs are five times as many, and the interval is what it was."""
+    once = records(12)
+    five = [
+        replace(r, questions={f"{q}{i}": asked for q, asked in r.questions.items() for i in range(5)}) for r in once
+    ]
+    five = [replace(record, labels={}) for record in five]
+
+    class ByKind(fake):  # type: ignore[misc]
+        def _answer(self, state: Any, name: str, question: Any) -> Any:
+            return super()._answer(state, name.rstrip("01234"), question)
+
+    few, many = (
+        next(
+            c for c in coherence(ask([*asked, *variants(asked)], ByKind(skill=1.0))[1]) if c.relation == "option_order"
+        )
+        for asked in (once, five)
+    )
+    assert (few.n, many.n) == (12, 60)
+    assert many.violation == pytest.approx(few.violation)
+    assert (many.low, many.high) == pytest.approx((few.low, few.high))
+
+
 def test_total_variation() -> None:
     assert total_variation((0.5, 0.5), (0.2, 0.8)) == pytest.approx(0.3)
     assert total_variation((1, 0, 0), (0, 0, 1)) == 1

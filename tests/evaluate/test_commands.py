@@ -95,7 +95,13 @@ def test_bench_of_both_dialects(quaver: Command, fake: Any, serve: Serve, tmp_pa
 
 @pytest.mark.parametrize(
     ("servers", "message"),
-    [(["http://h:1", "http://h:1"], "two servers have one name"), (["127.0.0.1:80"], "is not an address")],
+    [
+        (["http://h:1", "http://h:1"], "two servers have one name"),
+        (["127.0.0.1:80"], "is not an address"),
+        (["http://[h"], "is not an address"),
+        (["http://h:99999"], "is not an address"),
+        (["http://:80"], "is not an address"),
+    ],
 )
 def test_bench_refuses(quaver: Command, servers: list[str], message: str) -> None:
     with pytest.raises(BadRequest, match=message):

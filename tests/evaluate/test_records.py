@@ -73,6 +73,7 @@ def test_media_beside_the_file(tmp_path: Path) -> None:
         ([{"state": "s", "labels": {"q": "maybe"}}], "must be true or false"),
         ([{"id": "a", "state": "s", "labels": {}}] * 2, "record 2: the id 'a' appears twice"),
         ([], "has no records"),
+        ([{"state": "s", "labels": {}}, {"state": "t", "labels": {}}], "no record has a label"),
     ],
 )
 def test_refusals(tmp_path: Path, lines: list[object], message: str) -> None:
@@ -100,3 +101,20 @@ def test_the_digest_moves_with_what_is_asked(records: Callable[[int], list[Recor
     assert whole != digest([replace(one, labels={}), two])
     reversed_options = Choice("Which desk?", dict.fromkeys(reversed(one.questions["queue"].option_ids)))
     assert whole != digest([replace(one, questions={**one.questions, "queue": reversed_options}), two])
+
+
+def test_a_line_that_is_not_json_is_named_by_its_number(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"state": "s", "labels": {"q": true}}\n\n{"state": \n')
+    with pytest.raises(BadRequest, match=r"r\.jsonl, line 3: .* is not JSON"):
+        read_records(str(path), QUESTIONS)
+    path.write_bytes(b"\xff\n")
+    with pytest.raises(BadRequest, match=r"r\.jsonl cannot be read"):
+        read_records(str(path), QUESTIONS)
+
+
+def test_csv_cells_without_a_column_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("state,q\nhello,true\nhello, world,false\n")
+    with pytest.raises(BadRequest, match="line 3: there are more cells than columns"):
+        read_records(str(path), QUESTIONS)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from quaver.client import Client
@@ -52,6 +53,18 @@ def test_a_file_of_another_run_is_refused(records: Records, fake: Any, manifest:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(BadRequest, match="is not a run file"):
         run(records(2), fake(), tmp_path / "notes.txt", manifest)
+
+
+def test_states_with_unicode_line_ends_are_read_back(
+    records: Records, fake: Any, manifest: Manifest, tmp_path: Path
+) -> None:
+    # A state of the web may hold them, and JSON writes them as they are.
+    asked = [replace(record, state=f"a\u2028b\x85c {i}") for i, record in enumerate(records(3))]
+    run(asked, fake(), tmp_path / "run.jsonl", manifest)
+    assert {outcome.state for outcome in read_run(tmp_path / "run.jsonl")[1]} == {record.state for record in asked}
+    again = fake()
+    run(asked, again, tmp_path / "run.jsonl", manifest)
+    assert again.calls == 0
 
 
 def test_passing_failures_are_retried_and_counted(
@@ -124,6 +137,18 @@ def test_errors_of_a_decisions_server_arrive_as_they_are(fake: Any, serve: Calla
         pytest.raises(BadRequest, match="nothing for you"),
     ):
         client.decide({"a": 1}, {"q": Noul("Is it?")})
+
+
+@pytest.mark.parametrize(
+    "sent", [b"<html>", b"[]", b"{}", b'{"answers": 7}', b'{"answers": [{"type": "predicate"}]}', b'{"answers": [5]}']
+)
+def test_what_is_no_decisions_reply_fails_its_request_alone(sent: bytes) -> None:
+    transport = DecisionsTransport(httpx.MockTransport(lambda _: httpx.Response(200, content=sent)))
+    with (
+        Client("http://server", transport=transport, retries=0) as client,
+        pytest.raises(ServerError, match="not one of the Decisions dialect"),
+    ):
+        client.decide("s", {"q": Noul("Is it?")})
 
 
 def test_decisions_bodies_ask_the_same() -> None:
