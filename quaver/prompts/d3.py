@@ -18,7 +18,7 @@ from typing import Any
 from quaver.errors import BadQuestion, BadRelease
 from quaver.prompts.chat_template import ChatTemplate
 from quaver.prompts.label_compatible import check_length, state_text
-from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
+from quaver.prompts.label_encoded import LabelEncoded, LabelSet
 from quaver.prompts.opening import Opening
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
 from quaver.prompts.whole_turn import WholeTurn
@@ -124,16 +124,12 @@ class D3Prompt:
         # Where tokens see what follows them, nothing of a prompt is the same in another.
         return LabelEncoded(
             ids,
-            self._labels(len(named)),
+            # The first codes: the rows of the readout are the vocabulary.
+            LabelSet.of_tokens(self._form.codes[: len(named)], [(row,) for row in range(len(named))]),
             option_ids,
             self._turn.media_start(opening),
             state_end if self._form.causal else 0,
         )
-
-    def _labels(self, count: int) -> LabelSet:
-        """The first codes: the rows of the readout are the vocabulary."""
-        rows = LabelNode((), tuple((row,) for row in range(count)))
-        return LabelSet(self._form.codes[:count], (rows,), tuple(((0, row),) for row in range(count)))
 
 
 def options(question: Question) -> list[tuple[str, str]]:

@@ -17,9 +17,9 @@ from quaver.prompts.encoded import over
 from quaver.prompts.label_encoded import LabelEncoded, LabelSet
 from quaver.prompts.label_schemes import LabelSchemes, Scheme
 from quaver.prompts.opening import Opening
-from quaver.prompts.render import render
+from quaver.prompts.render import words
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
-from quaver.questions import Choice, Json, Noul, OverflowRule, Question, Request
+from quaver.questions import Choice, Noul, OverflowRule, Question, Request
 
 #: A state that says nothing, of which a model's answer is its prior; one of those of Zhao et al. (arXiv:2102.09690).
 CONTENT_FREE = "N/A"
@@ -149,11 +149,6 @@ def options(question: Question) -> list[Option]:
         case _:
             levels = zip(question.option_ids, question.criteria, strict=True)
             return [Option(level, "", words(about)) for level, about in levels]
-
-
-def words(value: Json) -> str:
-    """A value as the model reads it; nothing where there is none."""
-    return "" if value is None else render(value)
 
 
 def _line(scheme: Scheme, label: str, option: Option) -> str:

@@ -10,7 +10,7 @@ import string
 
 from quaver.errors import BadQuestion, BadRelease, TooLong
 from quaver.prompts.chat_template import UserTurn
-from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
+from quaver.prompts.label_encoded import LabelEncoded, LabelSet
 from quaver.prompts.label_schemes import reply_ids
 from quaver.prompts.opening import Opening
 from quaver.prompts.render import json_text
@@ -57,8 +57,8 @@ class CompatibleLabelPrompt:
             )
         ids, state_end = self._turn.encode(state, f"\n\n{question_text(question)}", opening)
         check_length(question_id, len(ids), self.max_length)
-        groups = tuple((token,) for token in self._tokens[question.type][:count])
-        labelled = LabelSet(labels[:count], (LabelNode((), groups),), tuple(((0, i),) for i in range(count)))
+        tokens = self._tokens[question.type][:count]
+        labelled = LabelSet.of_tokens(labels[:count], [(token,) for token in tokens])
         return LabelEncoded(ids, labelled, question.option_ids, self._turn.media_start(opening), state_end)
 
 

@@ -29,6 +29,12 @@ class LabelSet:
     nodes: tuple[LabelNode, ...]
     paths: tuple[tuple[tuple[int, int], ...], ...]
 
+    @classmethod
+    def of_tokens(cls, labels: Sequence[str], groups: Sequence[Sequence[int]]) -> LabelSet:
+        """Labels of one token each, or of one of each of ``groups``: all differ straight after the prompt."""
+        node = LabelNode((), tuple(map(tuple, groups)))
+        return cls(tuple(labels), (node,), tuple(((0, i),) for i in range(len(labels))))
+
     def ordered(self, order: Sequence[int]) -> LabelSet:
         """The same labels, the ``order[i]``-th at place ``i``."""
         labels, paths = tuple(self.labels[i] for i in order), tuple(self.paths[i] for i in order)

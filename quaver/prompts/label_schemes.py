@@ -80,8 +80,7 @@ class LabelSchemes:
             known = [label for label in scheme.labels[:count] if label in proved] if scheme.natural else list(proved)
             if len(known) >= count:
                 labels = tuple(known[:count])
-                node = LabelNode((), tuple(proved[label] for label in labels))
-                return scheme, LabelSet(labels, (node,), tuple(((0, i),) for i in range(count)))
+                return scheme, LabelSet.of_tokens(labels, [proved[label] for label in labels])
         scheme = next(scheme for scheme in SCHEMES[question_type] if len(scheme.labels) >= count)
         labels = scheme.labels[:count]
         replies = reply_ids(self._tokenizer, self._tail, labels)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from quaver.errors import BadQuestion
 from quaver.prompts.chat_template import UserTurn
 from quaver.prompts.label_compatible import check_length, plain
-from quaver.prompts.label_encoded import LabelEncoded, LabelNode, LabelSet
+from quaver.prompts.label_encoded import LabelEncoded, LabelSet
 from quaver.prompts.opening import Opening
 from quaver.prompts.render import json_text
 from quaver.prompts.tokenizer import PromptTokenizer, SpecialTokens
@@ -68,8 +68,7 @@ class LiquidPrompt:
                     f"question {question_id!r}: {label!r} is not one distinct token of this model",
                     ("questions", question_id),
                 )
-        labels = tuple(row[0] for row in ways)
-        return LabelSet(labels, (LabelNode((), tuple(groups)),), tuple(((0, i),) for i in range(len(labels))))
+        return LabelSet.of_tokens([label for label, *_ in ways], groups)
 
     def _ways(self, question_id: str, question: Question) -> list[tuple[str, ...]]:
         """How a reply may write each label; the label itself comes first."""

@@ -18,6 +18,11 @@ def render(value: Json) -> str:
     return value if isinstance(value, str) else json_text(value, separators=(",", ":"), sort_keys=True)
 
 
+def words(value: Json) -> str:
+    """A value as the model reads it; nothing where there is none."""
+    return "" if value is None else render(value)
+
+
 def json_text(value: Json, **style: Any) -> str:
     """``value`` as JSON, laid out as ``json.dumps`` does for ``style``. Raises BadRequest for what JSON cannot hold."""
     try:

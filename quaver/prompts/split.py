@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from tokenizers import Tokenizer
 
 from quaver.errors import BadRelease, BadRequest
-from quaver.prompts.render import render
+from quaver.prompts.render import words
 from quaver.questions import Choice, Json, Noul, Question, Score
 
 #: Token ids of one window, special tokens included.
@@ -79,10 +79,10 @@ class SplitPrompt:
 
     def encode(self, state: Json, questions: Sequence[Question]) -> SplitEncoded:
         """All texts of one request. Raises BadRequest for text that is not valid Unicode."""
-        words = [words_of(state)]
+        written = [words(state)]
         for question in questions:
-            words += [words_of(question.instructions), *option_texts(question)]
-        texts = iter(self.texts(words))
+            written += [words(question.instructions), *option_texts(question)]
+        texts = iter(self.texts(written))
         read = next(texts)
         return SplitEncoded(
             read,
@@ -92,12 +92,12 @@ class SplitPrompt:
             ),
         )
 
-    def texts(self, words: Sequence[str]) -> list[Text]:
+    def texts(self, written: Sequence[str]) -> list[Text]:
         """Each text as token windows, at least one, none cut."""
         # Room for [CLS] and [SEP].
         step = self.window - 2
         try:
-            encodings = self.tokenizer.encode_batch_fast(list(words), add_special_tokens=False)
+            encodings = self.tokenizer.encode_batch_fast(list(written), add_special_tokens=False)
         except TypeError as error:  # what tokenizers says of half a surrogate pair
             raise BadRequest("a text holds half of a surrogate pair; send valid Unicode") from error
         return [
@@ -108,7 +108,7 @@ class SplitPrompt:
 
 def option_texts(question: Question) -> list[str]:
     """The words of each option, in request order."""
-    asked = words_of(question.instructions)
+    asked = words(question.instructions)
     match question:
         case Noul():
             # A null side and an absent one are the same here: this model has no default sentences.
@@ -124,16 +124,11 @@ def option_texts(question: Question) -> list[str]:
             ]
 
 
-def words_of(value: Json) -> str:
-    """A value as the encoder reads it; nothing where there is none."""
-    return "" if value is None else render(value)
-
-
 def _described(name: str, about: Json) -> str:
-    words = words_of(about)
-    if not words:
+    said = words(about)
+    if not said:
         return name
-    return words if words.lower().startswith(name.lower()) else f"{name}: {words}"
+    return said if said.lower().startswith(name.lower()) else f"{name}: {said}"
 
 
 def _join(*parts: str) -> str:

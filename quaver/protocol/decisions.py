@@ -151,10 +151,7 @@ def parse(body: Mapping[str, Any], *, local: bool = False) -> DecisionsCall:
     request = Request(
         state,
         questions,
-        images=tuple(media.images),
-        audio=tuple(media.audio),
-        videos=tuple(media.videos),
-        media_places=media.places,
+        **media.fields,
         **checked.settings,
     )
     own_fields = any(name.startswith("x_") for name in body)

@@ -88,6 +88,11 @@ class Media:
         slot.append(item)
         return f"[{kind.removesuffix('s')} {len(slot)}]"
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """As the arguments of a ``Request``."""
+        return {**{kind: tuple(getattr(self, kind)) for kind in LISTS}, "media_places": self.places}
+
     def copy(self) -> Media:
         """The same media, to which more can be added."""
         return Media(list(self.images), list(self.audio), list(self.videos), dict(self.places))

@@ -65,25 +65,27 @@ class Timed(TypedDict):
     tokens_reused: int
 
 
-class LabelReplyFields(TypedDict):
-    """What a model that reads labels adds, by question: what its labels hold of the next token's probability,
-    whether no other token is likelier, options that share the largest probability, and how far probabilities
-    differ between orders of the options."""
+class SometimesReplyFields(TypedDict):
+    """What Quaver adds to a reply where it applies, under names that no dialect uses.
 
+    A model that reads labels tells by question what its labels hold of the next token's probability, whether no
+    other token is likelier, options that share the largest probability, and how far probabilities differ between
+    orders of the options."""
+
+    x_calibration: NotRequired[str]
+    x_truncated: NotRequired[Truncated]
+    x_timing: NotRequired[Timed]
+    x_config: NotRequired[dict[str, Json]]
     x_label_mass: NotRequired[dict[str, float]]
     x_argmax_is_label: NotRequired[dict[str, bool]]
     x_ties: NotRequired[dict[str, list[str]]]
     x_order_spread: NotRequired[dict[str, float]]
 
 
-class OwnReplyFields(LabelReplyFields):
-    """What Quaver adds to a reply, under names that no dialect uses."""
+class OwnReplyFields(SometimesReplyFields):
+    """And what it always adds."""
 
     x_reading: str
-    x_calibration: NotRequired[str]
-    x_truncated: NotRequired[Truncated]
-    x_timing: NotRequired[Timed]
-    x_config: NotRequired[dict[str, Json]]
 
 
 class SystemOneReply(OwnReplyFields):
@@ -184,8 +186,7 @@ class DecisionsUsage(TypedDict):
     total_tokens: int
 
 
-# Not an OwnReplyFields: what a System One reply always has is optional here.
-class DecisionsReply(LabelReplyFields):
+class DecisionsReply(SometimesReplyFields):
     """What ``POST /v1/decisions`` answers, in the order of the questions. A request with an ``x_`` field of
     its own also gets ``x_reading``, and the other fields of ours where they apply."""
 
@@ -193,7 +194,3 @@ class DecisionsReply(LabelReplyFields):
     answers: list[Annotated[PredicateAnswer | DecisionChoiceAnswer | DecisionScoreAnswer, Field(discriminator="type")]]
     usage: DecisionsUsage
     x_reading: NotRequired[str]
-    x_calibration: NotRequired[str]
-    x_truncated: NotRequired[Truncated]
-    x_timing: NotRequired[Timed]
-    x_config: NotRequired[dict[str, Json]]

@@ -61,10 +61,7 @@ class Asked:
         return Request(
             fill(lifted),
             filled or self.questions,
-            images=tuple(media.images),
-            audio=tuple(media.audio),
-            videos=tuple(media.videos),
-            media_places=media.places,
+            **media.fields,
             **self.body.settings,
         )
 

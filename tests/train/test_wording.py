@@ -9,7 +9,8 @@ from tokenizers import Tokenizer
 
 import quaver
 from quaver.errors import BadRequest
-from quaver.prompts.split import SplitPrompt, option_texts, words_of
+from quaver.prompts.render import words
+from quaver.prompts.split import SplitPrompt, option_texts
 from quaver.questions import Choice, Noul, Question, Score
 
 EMBEDDED = Path(quaver.__file__).parent / "embedded"
@@ -37,8 +38,8 @@ def test_options_are_worded_as_the_head_was_trained(question: Question, words: l
 
 
 def test_json_is_compact_with_sorted_keys_and_text_stays() -> None:
-    assert words_of({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
-    assert (words_of("as it is "), words_of(None), words_of(False)) == ("as it is ", "", "false")
+    assert words({"b": [1, "é"], "a": None}) == '{"a":null,"b":[1,"é"]}'
+    assert (words("as it is "), words(None), words(False)) == ("as it is ", "", "false")
 
 
 def test_long_texts_go_into_windows_and_nothing_is_cut(prompt: SplitPrompt) -> None:
