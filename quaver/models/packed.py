@@ -20,6 +20,7 @@ from torch.nn import functional
 from transformers import AttentionInterface
 
 from quaver.models import delta_layer, short_conv
+from quaver.models.attention import attend_after
 from quaver.models.backbone import Computed, Pause, Row, Snapshot
 from quaver.models.gated_delta import Layout
 from quaver.models.prepacked_linear import prepack
@@ -88,10 +89,12 @@ class Packing:
         pieces = zip(*(x.split_with_sizes(lengths, dim=1) for x in (query, key, value)), strict=True)
         mixed = []
         for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True):
-            if row.past:
-                k, v = (
-                    torch.cat([*past, new], dim=1) for past, new in zip(self._past(row, layer), (k, v), strict=True)
-                )
+            past = self._past(row, layer) if row.past else None
+            if past and mask is None:
+                mixed.append(attend_after(q, k, v, past, scaling))
+                continue
+            if past:
+                k, v = (torch.cat(pair, dim=1) for pair in zip(past, (k, v), strict=True))
             if mask is not None and k.is_cuda:
                 # No fused CUDA kernel takes both a mask and fewer key heads than query heads.
                 k, v = (x.repeat_interleave(len(q) // len(k), dim=0) for x in (k, v))
@@ -116,16 +119,17 @@ class Packing:
         self.keys_values.append((key, value))
         return len(self.keys_values) - 1
 
-    def _past(self, row: Row, layer: int) -> tuple[list[Tensor], list[Tensor]]:
-        """Keys and values of a layer, [heads, tokens, width] per piece of a row's past; see ``_joined``."""
+    def _past(self, row: Row, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of a layer, [heads, tokens, width] of a row's whole past; see ``_joined``."""
         if row.past[0].dim() > 2:
-            return [piece[layer, 0] for piece in row.past], [piece[layer, 1] for piece in row.past]
+            keys, values = torch.cat([piece[layer] for piece in row.past], dim=2)
+            return keys, values
         key = self.keys_values[layer][0]
         width = key[:, 0].numel()
         first = sum(2 * known[:, 0].numel() for known, _ in self.keys_values[:layer])
         pairs = [torch.split(piece[:, first : first + 2 * width], width, dim=1) for piece in row.past]
         keys, values = (
-            [x.unflatten(1, key[:, 0].shape).transpose(0, 1) for x in xs] for xs in zip(*pairs, strict=True)
+            torch.cat(pieces).unflatten(1, key[:, 0].shape).transpose(0, 1) for pieces in zip(*pairs, strict=True)
         )
         return keys, values
 
@@ -235,12 +239,12 @@ def _joined(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 def _mask(row: Row, window: int | None, two_way: bool, dtype: torch.dtype, device: torch.device) -> Tensor | None:
-    """None where plain causal attention is meant: kernels have a fast path for it."""
+    """None where plain causal attention is meant, over a past too on a CPU: there are faster ways to it."""
     new, slides = row.end - row.start, window is not None and window < row.end
     blocks = [(a, b) for a, b in row.inputs.blocks if a < row.end and b > row.start]
     if any(a < row.start or b > row.end for a, b in blocks):
         raise ValueError(f"tokens {row.start} to {row.end} divide a block of tokens that see each other: {blocks}")
-    if row.start == 0 and not slides and not (two_way and blocks):
+    if not slides and not (two_way and blocks) and (row.start == 0 or device.type == "cpu"):
         return None
     allowed = torch.ones(new, row.end, dtype=torch.bool, device=device).tril(row.start)
     for a, b in blocks if two_way else ():

@@ -1,0 +1,27 @@
+"""Attention over a past and new tokens, against the softmax over both with a mask."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from quaver.models.attention import attend_after
+
+
+@pytest.mark.parametrize(("new", "past"), [(1, 1), (3, 700), (300, 64), (65, 33)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2**-6)]
+)
+def test_equals_the_softmax_over_past_and_new(new: int, past: int, dtype: torch.dtype, tolerance: float) -> None:
+    torch.manual_seed(new)
+    # As in a packed batch: heads of the query lie inside tokens.
+    query = torch.randn(new, 4, 32, dtype=dtype).transpose(0, 1)
+    key, value = torch.randn(2, 2, past + new, 32, dtype=dtype)
+    found = attend_after(query, key[:, past:], value[:, past:], (key[:, :past], value[:, :past]), 0.3)
+
+    wide_key, wide_value = (x.double().repeat_interleave(2, dim=0) for x in (key, value))
+    hidden = torch.ones(new, past + new, dtype=torch.bool).triu(past + 1)
+    scores = (query.double() @ wide_key.mT * 0.3).masked_fill(hidden, -torch.inf)
+    expected = scores.softmax(-1) @ wide_value
+    assert found.dtype == dtype
+    assert (found.double() - expected).abs().max() <= tolerance * expected.abs().max()
