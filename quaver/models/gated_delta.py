@@ -7,6 +7,7 @@ arXiv 2412.06464, section 3.3), and only the state passes from chunk to chunk.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,11 +18,14 @@ from torch import Tensor
 from torch.nn.functional import silu
 from torch.nn.utils.rnn import pad_sequence
 
+from quaver.models.wide_linear import multiplies_bfloat16
+
 CHUNK = 64
 #: Value heads of all rows computed in one step; more of them leave the cache.
 LANES = 32
 #: Tokens whose channels are convolved at a time, for the same reason.
 BLOCK = 32
+LOG2_E = 1.0 / math.log(2.0)
 
 Span = tuple[int, int]
 
@@ -75,9 +79,11 @@ def gated_delta_rule(
     consecutive Hv / Hk heads share a key; decay [T, Hv] in log space, at most 0; beta [T, Hv]; initial
     [rows, Hv, Dk, Dv], the states before the rows, or None for zeros.
     Returns the output [T, Hv, Dv] in the query's dtype, and per row the states at its cuts, [cuts, Hv, Dk, Dv].
-    States and arithmetic are float32, float64 for a float64 query.
+    States and arithmetic are float32, float64 for a float64 query. Of a bfloat16 query the factors of matrix
+    products are bfloat16 where the device multiplies those faster, as in kernels for GPUs.
     """
     precision = _precision(query)
+    factors = query.dtype if query.is_cuda or multiplies_bfloat16() else precision
     heads, width = key.shape[1:]
     value_heads, value_width = value.shape[1:]
     spans, starts = layout.chunks(CHUNK), layout.starts
@@ -91,7 +97,8 @@ def gated_delta_rule(
     at_cuts = [state.new_empty(len(cuts), value_heads, width, value_width) for cuts in layout.cuts]
     for rows, step, first in _steps(spans, order, max(1, LANES // value_heads)):
         places = [spans[row][step] for row in rows]
-        q, k, v, g, b = (_take(tensor, places, precision) for tensor in (query, key, value, decay, beta))
+        q, k = (_take(tensor, places, factors) for tensor in (query, key))
+        v, g, b = (_take(tensor, places, precision) for tensor in (value, decay, beta))
         states = state[first : first + len(rows)]
         results = _chunk(q, k, v, g, b, states)
         for row, (start, stop), result, after in zip(rows, places, results, states, strict=True):
@@ -117,44 +124,50 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
     """One chunk of several rows: n rows of w tokens, padded by zeros, which change nothing.
 
     query, key [n, w, Hk, Dk]; value [n, w, Hv, Dv]; decay, beta [n, w, Hv]; state [n, Hk, Dk, Hv / Hk, Dv], which
-    is moved on in place. Returns [n, Hk, Hv / Hk, w, Dv].
+    is moved on in place. Returns [n, Hk, Hv / Hk, w, Dv]. Products have factors in the precision of the key.
     """
+    precision, factors = state.dtype, key.dtype
     rows, tokens, heads, width = key.shape
     group, value_width = value.shape[2] // heads, value.shape[3]
     every = (rows, heads, group, tokens)
-    later, identity = _constants(tokens, key.dtype, key.device)
+    later, identity = _constants(tokens, precision, key.device)
     # Vectors are scaled to unit length where they are used, within factors per token that are needed anyway.
-    query_unit = _unit(query).mul_(width**-0.5).transpose(1, 2).unsqueeze(2)
-    key_unit = _unit(key).transpose(1, 2).unsqueeze(2)
-    query, key = (x.transpose(1, 2).reshape(-1, tokens, width) for x in (query, key))
+    query_unit = _unit(query, precision).mul_(width**-0.5).transpose(1, 2).unsqueeze(2)
+    key_unit = _unit(key, precision).transpose(1, 2).unsqueeze(2)
+    # Products of bfloat16 are several times slower over rows with gaps between them.
+    query, key = (x.transpose(1, 2).reshape(-1, tokens, width).contiguous() for x in (query, key))
     value = value.view(rows, tokens, heads, group, value_width).permute(0, 2, 3, 1, 4)
     rate = beta.transpose(1, 2).reshape(*every, 1)
 
-    # In float64, because small steps after a strong one are the difference of large sums.
-    past = decay.transpose(1, 2).cumsum(-1, dtype=torch.float64).view(*every, 1)
+    # In float64, because small steps after a strong one are the difference of large sums; and to the base 2, because
+    # powers of e of numbers far below zero are 100 times slower on some CPUs.
+    past = decay.transpose(1, 2).cumsum(-1, dtype=torch.float64).mul_(LOG2_E).view(*every, 1)
     last = past[:, :, :, -1:]
-    kept = past.exp().to(key.dtype)
-    between = key.new_empty(*every, tokens)
+    kept = past.exp2().to(precision)
+    between = state.new_empty(*every, tokens)
     torch.sub(past, past.mT, out=between)
     # Only decay from earlier to later tokens is ever exponentiated; the reverse would overflow.
-    between.add_(later).exp_().mul_(key_unit.mT)
+    between.add_(later).exp2_().mul_(key_unit.mT)
 
-    grams = [torch.bmm(x, key.mT).view(rows, heads, 1, tokens, tokens) for x in (key, query)]
+    # The inverse makes most of errors, so its products of keys are exact.
+    wide = key.to(precision)
+    grams = [torch.bmm(x, y.mT).view(rows, heads, 1, tokens, tokens) for x, y in ((wide, wide), (query, key))]
     system = (grams[0] * between).mul_(rate * key_unit)
     # A series of powers would do without a solver, but with repeated keys it grows to 1e17 before it cancels.
     inverse = torch.linalg.solve_triangular(system, identity.expand_as(system), upper=False, unitriangular=True)
     attention = between.mul_(grams[1]).mul_(query_unit)
 
     shared = state.view(-1, width, group * value_width)
-    reads = [torch.bmm(x, shared).view(rows, heads, tokens, group, value_width).transpose(2, 3) for x in (key, query)]
+    known = shared.to(factors)
+    reads = [torch.bmm(x, known).view(rows, heads, tokens, group, value_width).transpose(2, 3) for x in (key, query)]
     error = torch.addcmul(value, reads[0], kept * key_unit, value=-1).mul_(rate)
-    change = torch.bmm(inverse.flatten(0, 2), error.reshape(-1, tokens, value_width))
-    output = torch.bmm(attention.flatten(0, 2), change).view(*every, value_width)
-    output.addcmul_(reads[1], kept * query_unit)
+    change = torch.bmm(inverse.to(factors).flatten(0, 2), error.to(factors).reshape(-1, tokens, value_width))
+    output = torch.bmm(attention.to(factors).flatten(0, 2), change).view(*every, value_width)
+    output = torch.addcmul(output, reads[1], kept * query_unit)
 
-    change = change.view(*every, value_width).mul_((last - past).exp_().to(key.dtype) * key_unit)
-    state.mul_(last.exp().to(key.dtype).transpose(2, 3))
-    shared.baddbmm_(key.mT, change.transpose(2, 3).reshape(-1, tokens, group * value_width))
+    change = change.view(*every, value_width).mul_((last - past).exp2_().to(precision) * key_unit)
+    state.mul_(last.exp2().to(precision).transpose(2, 3))
+    shared.add_(torch.bmm(key.mT, change.transpose(2, 3).reshape(-1, tokens, group * value_width)))
     return output
 
 
@@ -218,9 +231,9 @@ def _take(tokens: Tensor, places: Sequence[Span], precision: torch.dtype) -> Ten
     return pad_sequence([tokens[start:stop] for start, stop in places], batch_first=True).to(precision)
 
 
-def _unit(vectors: Tensor) -> Tensor:
+def _unit(vectors: Tensor, precision: torch.dtype) -> Tensor:
     """The factor that scales each vector to unit length, as kernels of the rule define it; finite for zeros."""
-    length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True, dtype=precision)
     return length.square_().add_(1e-6).rsqrt_()
 
 

@@ -13,6 +13,7 @@ from transformers import DynamicCache, Qwen3_5MoeTextConfig, Qwen3_5TextConfig
 from transformers.models.qwen3_5 import modeling_qwen3_5 as dense
 from transformers.models.qwen3_5_moe.modeling_qwen3_5_moe import Qwen3_5MoeGatedDeltaNet
 
+from quaver.models import gated_delta
 from quaver.models.delta_layer import packed_forward
 from quaver.models.gated_delta import Layout, causal_conv, gated_delta_rule
 
@@ -68,11 +69,21 @@ def test_packed_rows_equal_the_recurrence(heads: int, value_heads: int, dtype: t
         assert_close(states[row], state[None], tolerance)
 
 
-def test_bfloat16_inputs_are_computed_in_float32() -> None:
+def test_bfloat16_inputs_are_computed_nearly_as_exactly_as_they_are_stored() -> None:
     inputs = tuple(tensor.bfloat16() for tensor in random_inputs(100))
     output, states = gated_delta_rule(*inputs, whole(100), None)
     expected, state = sequential(inputs)
     assert output.dtype == torch.bfloat16 and states[0].dtype == torch.float32
+    # One rounding is 2**-9.
+    assert_close(output, expected, 2**-7)
+    assert_close(states[0][0], state, 2**-7)
+
+
+def test_bfloat16_is_computed_in_float32_where_the_cpu_has_no_such_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gated_delta, "multiplies_bfloat16", lambda: False)
+    inputs = tuple(tensor.bfloat16() for tensor in random_inputs(100))
+    output, states = gated_delta_rule(*inputs, whole(100), None)
+    expected, state = sequential(inputs)
     assert_close(output, expected, 2**-8)
     assert_close(states[0][0], state)
 
@@ -131,12 +142,13 @@ def hard(name: str) -> Inputs:
         "tiny and huge vectors",
     ],
 )
-def test_hard_inputs_equal_the_recurrence(name: str) -> None:
-    inputs, initial = hard(name), torch.randn(1, 4, 32, 16)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2**-4)])
+def test_hard_inputs_equal_the_recurrence(name: str, dtype: torch.dtype, tolerance: float) -> None:
+    inputs, initial = tuple(tensor.to(dtype) for tensor in hard(name)), torch.randn(1, 4, 32, 16)
     output, states = gated_delta_rule(*inputs, whole(200), initial)
     expected, state = sequential(inputs, initial[0])
-    assert_close(output, expected)
-    assert_close(states[0][0], state)
+    assert_close(output, expected, tolerance)
+    assert_close(states[0][0], state, tolerance)
 
 
 layouts = st.lists(
