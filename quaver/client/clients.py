@@ -110,10 +110,12 @@ class Client:
         self.close()
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None = None) -> httpx.Response:
+        # Once for all attempts, which send the same bytes.
         content = None if body is None else to_json(body)
         response = self._once(method, path, content)
         for attempt in range(self._retries):
             delay = retry_delay(response, attempt)
+            # The last response then stands, and becomes the exception that it is.
             if delay is None:
                 break
             time.sleep(delay)
@@ -205,6 +207,7 @@ class AsyncClient:
             delay = retry_delay(response, attempt)
             if delay is None:
                 break
+            # Not asyncio's, so that trio can run it too.
             await anyio.sleep(delay)
             response = await self._once(method, path, content)
         return response
