@@ -56,6 +56,7 @@ def start(model: str, given: Mapping[str, Any], keys: Sequence[str], flags: Sequ
         raise Unavailable("vllm is not installed; pip install 'quaver[vllm]' beside it, or serve with quaver's engine")
     named = [name for name in os.environ.get("VLLM_PLUGINS", "").split(",") if name]
     os.environ["VLLM_PLUGINS"] = ",".join(dict.fromkeys([*named, PLUGIN]))
+    # The process is replaced, not started below this one: signals and exit codes are then vLLM's own.
     sys.stdout.flush()
     os.execv(sys.executable, [sys.executable, "-m", *server(model), *arguments(given, keys, flags)])
 

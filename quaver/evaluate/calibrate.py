@@ -26,6 +26,7 @@ from quaver.questions.calibration import Calibration, Isotonic, Of, Temperature,
 
 Map = Temperature | Isotonic
 
+#: Shares of wrong answers that people ask for.
 TARGETS = (0.01, 0.02, 0.05, 0.1, 0.2)
 FOLDS = 5
 #: Fewest items for a temperature, and for a curve; a curve also needs a tenth of that in each class.
@@ -156,6 +157,7 @@ def fit_temperature(items: Sequence[Item]) -> Temperature:
         scaled = logs / np.exp(log_temperature)
         return float((np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(items)), labels]).mean())
 
+    # Over the logarithm, in which too sure and too unsure by the same factor are equally far from 1.
     found = optimize.minimize_scalar(loss, bounds=(math.log(COLDEST), math.log(HOTTEST)), method="bounded")
     return Temperature(float(np.exp(found.x)))
 
@@ -166,6 +168,7 @@ def fit_isotonic(items: Sequence[Item]) -> Isotonic:
     p, y = np.array(pairs).T
     values, places, counts = np.unique(p, return_inverse=True, return_counts=True)
     rising = optimize.isotonic_regression(np.bincount(places, y) / counts, weights=counts).x
+    # A curve of few points ends at 0 and 1, where one later mistake would cost an infinite log loss.
     rising = np.clip(rising, 0.5 / len(p), 1 - 0.5 / len(p))
     # Of a flat stretch only its two ends are needed.
     same = np.diff(rising) == 0
@@ -210,6 +213,7 @@ def _fit(name: str, items: Sequence[Item], curves: bool = True) -> Fit:
     for maker in makers:
         tried = _cross_fitted(items, maker)
         gain = _losses(best) - _losses(tried)
+        # The one-standard-error rule (Breiman et al. 1984): a map that may pay by luck is not worth having.
         if gain.mean() > gain.std(ddof=1) / math.sqrt(len(gain)):
             best, chosen = tried, maker
     before, after = columns(items), columns(best)

@@ -30,6 +30,7 @@ class DecisionsTransport(httpx.BaseTransport):
             return self._inner.handle_request(request)
         body = json.loads(request.content)
         path = request.url.path.removesuffix("/v1/systemone") + PATH
+        # The body is another one, so its length and type are httpx's to write.
         headers = {k: v for k, v in request.headers.items() if k not in ("content-length", "content-type")}
         sent = httpx.Request(
             request.method,

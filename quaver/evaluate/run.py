@@ -24,6 +24,7 @@ from quaver.evaluate.files import end_line, written_lines
 from quaver.evaluate.metrics import Item
 from quaver.evaluate.records import Record, Variant
 
+#: Characters of a state that a run file keeps: enough to know a case by, and a file that can be opened.
 EXCERPT = 400
 
 
@@ -238,4 +239,4 @@ def _excerpt(value: Any) -> str:
 
 def _write(sink: TextIO, line: Mapping[str, Any]) -> None:
     sink.write(json.dumps(line, ensure_ascii=False) + "\n")
-    sink.flush()
+    sink.flush()  # an interrupt costs the line that is being written, no other

@@ -98,6 +98,7 @@ def stratified_permutation(
     if ways is not None:
         extreme = sum(w for total, w in ways.items() if round(abs(total - expected), _DIGITS) >= distance)
         return Permutation(difference, extreme / ways.total(), exact=True)
+    # Plus one above and below: the sample seen is one of the permutations (Phipson & Smyth 2010), so p is never 0.
     drawn = np.round(np.abs(_draw(strata, seed, resamples) - expected), _DIGITS)
     p = (1 + int((drawn >= distance).sum())) / (1 + resamples)
     return Permutation(difference, p, exact=False, resamples=resamples)

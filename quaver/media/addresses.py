@@ -34,6 +34,7 @@ def is_public(address: Address) -> bool:
         return address.is_global and not address.is_multicast
     if address.ipv4_mapped:
         return is_public(address.ipv4_mapped)
+    # A gateway would connect to the IPv4 address inside, so a private one must not hide there.
     if address in NAT64:
         return is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
     return address in GLOBAL_UNICAST and address.is_global and not (address.sixtofour or address.teredo)

@@ -36,10 +36,12 @@ def sound_of(container: Any, most_seconds: float) -> NDArray[np.float32] | None:
     resampler = av.AudioResampler(format="flt", layout="mono", rate=SAMPLE_RATE)
     chunks: list[NDArray[np.float32]] = []
     count = 0
+    # None at the end drains the resampler, which holds back what its filter still needs neighbours for.
     for frame in chain(container.decode(stream), (None,)):
         for resampled in resampler.resample(frame):
             chunks.append(resampled.to_ndarray().reshape(-1).astype(np.float32, copy=False))
             count += chunks[-1].size
+        # Counted as it is decoded: the duration in a header is whatever the file's maker wrote there.
         check_length(count, most_seconds)
     samples = np.concatenate(chunks) if chunks else np.empty(0, np.float32)
     if not np.isfinite(samples).all():

@@ -19,6 +19,7 @@ def _digest(kind: str, *parts: Any) -> str:
     total = hashlib.sha256(kind.encode())
     for part in parts:
         if isinstance(part, np.ndarray):
+            # With its shape: the bytes of 2x3 and 3x2 pixels can be the same.
             total.update(f"|{part.dtype.str}{part.shape}|".encode())
             total.update(np.ascontiguousarray(part).data)
         else:

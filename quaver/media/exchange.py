@@ -18,6 +18,7 @@ from quaver.media.decoded import Audio, Film, Image, Video, VideoLength
 
 KINDS: dict[str, Callable[..., Any]] = {kind.__name__: kind for kind in (Audio, Film, Image, Video, VideoLength)}
 TYPES = ("uint8", "float32")
+#: In front of every header; what it says is not believed beyond the longest.
 _LENGTH_BYTES = 8
 _LONGEST_HEADER = 16 * 1024 * 1024
 
@@ -66,6 +67,7 @@ def receive_item(channel: socket, header: dict[str, Any], most: int) -> Any:
 
 
 def _receive_array(channel: socket, kind: str, shape: tuple[int, ...], most: int) -> NDArray[Any]:
+    # In Python's integers: in 64 bits a hostile shape could overflow to a size that looks small.
     size = int(np.prod(shape, dtype=object)) * np.dtype(kind).itemsize
     if kind not in TYPES or not 0 < size <= most:
         raise ValueError(f"an array of {size} bytes of {kind} is not expected")

@@ -37,6 +37,7 @@ def decode_film(data: bytes, limits: MediaLimits) -> Film:
 def _frames_of(container: Any, limits: MediaLimits) -> NDArray[np.uint8]:
     frames = FrameStack(limits)
     for frame in container.decode(video_stream(container, limits)):
+        # By its time and not by its number: phones record at rates that vary. Without a time it cannot be placed.
         if frame.time is None or frame.time + TOLERANCE < len(frames) / FRAMES_PER_SECOND:
             continue
         if frame.time > limits.video_seconds:
@@ -44,6 +45,7 @@ def _frames_of(container: Any, limits: MediaLimits) -> NDArray[np.uint8]:
         frames.add(frame, *_scaled(frame.width, frame.height))
     if not frames:
         raise BadMedia("the video has no frames that can be decoded")
+    # The model's patches span two frames in time.
     if len(frames) % 2:
         frames.repeat()
     return frames.stacked()

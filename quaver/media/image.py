@@ -27,6 +27,7 @@ def decode_image(
 
     Raises BadMedia for what is no image, is damaged, or is larger than is allowed.
     """
+    # The format is found by its content alone: names and types that came along are the sender's word.
     with _refusing(limits), Pillow.open(BytesIO(data), formats=FORMATS) as image:
         return _pixels(image, limits, ImageRule(upright, scale_deep, most_pixels))
 
@@ -62,6 +63,7 @@ def _pixels(image: Pillow.Image, limits: MediaLimits, rule: ImageRule) -> Image:
     if rule.upright:
         image = _upright(image)
     if rule.scale_deep and image.mode.startswith("I;16"):
+        # Pillow's own conversion clips at 255, which makes nearly all of a 16-bit picture white.
         image = Pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return Image(np.array(_shrunk(image.convert("RGB"), rule.most_pixels)))
 

@@ -57,6 +57,7 @@ class MediaPolicy:
             raise BadMedia(f"the address cannot be read: {error}") from error
         if url.scheme not in DEFAULT_PORTS:
             raise BadMedia(f"{url.scheme[:20]}: addresses are not fetched; use http or https")
+        # "https://allowed.example@evil.example" reads like the first and leads to the second.
         if url.userinfo:
             raise BadMedia("the address carries a user name or password; media are fetched without credentials")
         if not any(_matches(entry, url) for entry in self.hosts):
@@ -75,6 +76,7 @@ class MediaPolicy:
 
 def _matches(entry: str, url: httpx.URL) -> bool:
     host, port = _host_and_port(entry)
+    # "host." is the same name as "host", written in full (RFC 1034, 3.1).
     name, usual = url.host.rstrip(".").lower(), DEFAULT_PORTS[url.scheme]
     fits = name.endswith(host[1:]) if host.startswith("*.") else name == host
     return fits and (url.port or usual) == (port or usual)

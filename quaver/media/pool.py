@@ -74,7 +74,7 @@ class DecoderPool:
 
     def _pop(self) -> _Worker | None:
         try:
-            return self._idle.pop()
+            return self._idle.pop()  # the one used last, whose memory is still warm
         except IndexError:
             return None
 
@@ -145,6 +145,7 @@ class _Worker:
 def _start(channel: int, memory: int) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
+            # -P: the folder that a server happens to stand in is nothing to import from.
             [sys.executable, "-P", "-m", "quaver.media.worker", str(channel), str(memory)],
             env=_environment(),
             pass_fds=[channel],

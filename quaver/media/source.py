@@ -17,6 +17,7 @@ CARRIED = MediaPolicy()
 
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 _DATA_URL = re.compile(r"data:[^,]*?;base64,", re.IGNORECASE)
+#: Linux's PATH_MAX; longer text can only have been meant as base64.
 _LONGEST_PATH = 4096
 
 
@@ -72,7 +73,7 @@ def _base64_or_path(text: str, most: int, policy: MediaPolicy) -> bytes:
 
 
 def _decode(text: str, most: int) -> bytes:
-    payload = "".join(text.split())
+    payload = "".join(text.split())  # MIME's base64 has line ends (RFC 2045, 6.8)
     # Four characters carry three bytes; refuse before decoding what cannot fit.
     _check_size(len(payload) * 3 // 4 - 2, most)
     try:

@@ -16,6 +16,7 @@ def measure_video(data: bytes, limits: MediaLimits) -> VideoLength:
     """By the container's header, or by its packets. Raises BadMedia for no video, damage, or too much of it."""
     with opened(data, "video") as container:
         stream = video_stream(container, limits)
+        # Matroska, WebM and transport streams have no count of frames.
         total = stream.frames or _count(container, limits)
         if not total or not stream.average_rate:
             raise BadMedia("the video has no frames or no frame rate; send a complete file")
@@ -40,6 +41,7 @@ def decode_video(data: bytes, limits: MediaLimits, indices: Sequence[int], total
                 f"{most} are allowed; send a shorter or smaller video"
             )
         wanted, frames = set(indices), FrameStack(limits)
+        # Decoded from the start: seeking lands on key frames, and their times do not number the frames between.
         for number, frame in enumerate(container.decode(stream)):
             if number in wanted:
                 frames.add(frame)
@@ -54,7 +56,7 @@ def _count(container: Any, limits: MediaLimits) -> int:
     """Frames of a container that does not say how many it has, by its packets."""
     total = 0
     for packet in container.demux(video=0):
-        total += packet.size > 0
+        total += packet.size > 0  # the last packet is empty: it only says that the file ends
         if total > limits.video_frames:
             break
     return total

@@ -23,6 +23,7 @@ OPEN_FILES = 64
 
 def main() -> None:
     channel = socket(fileno=int(sys.argv[1]))
+    # Before the limits hold: importing may write compiled modules, and the first file should not wait for it.
     for module, _ in TASKS.values():
         import_module(module)
     confine(int(sys.argv[2]))
@@ -43,7 +44,7 @@ def confine(memory: int) -> None:
     """No more address space than ``memory`` bytes, no files written, no core dumps, few files open."""
     for kind, most in (
         (resource.RLIMIT_AS, memory),
-        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_FSIZE, 0),  # sockets and pipes are not meant by it
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, OPEN_FILES),
     ):

@@ -105,6 +105,7 @@ def _probabilities(request: Request, question: Question) -> list[float]:
     media = (request.images, request.audio, request.videos)
     criteria = dict(question.criteria) if isinstance(question.criteria, Mapping) else question.criteria
     content = [request.state, question.type, question.instructions, criteria, media]
+    # By the text, whose hash Python keeps the same between processes; hash() of a tuple is salted.
     seeded = random.Random(json.dumps(content, default=str, sort_keys=True))
     weights = [math.exp(seeded.gauss(0, 1.5)) for _ in question.option_ids]
     total = math.fsum(weights)

@@ -80,6 +80,7 @@ async def drive(
     client: httpx.AsyncClient, server: Server, load: Load, bodies: Sequence[Mapping[str, Any]], seed: int = 0
 ) -> Block:
     """Send ``bodies`` under ``load``; ``client`` must not limit connections below what the load needs."""
+    # Before the clock runs: turning bodies into the other dialect is not the server's time.
     prepared = [server.body(body) for body in bodies]
     started = time.perf_counter()
     if isinstance(load, Closed):

@@ -43,14 +43,14 @@ def _plots(result: Result) -> list[dict[str, str]]:
     longest = max(len(levels) for levels in result.levels.values())
     if longest == 1:
         series = {name: _distribution(levels[0]) for name, levels in result.levels.items()}
-        svg = lines(series, "seconds", "share answered within", steps=True)
+        svg = lines(series, "milliseconds", "share answered within", steps=True)
         return [{"svg": svg, "caption": "How soon requests were answered."}]
     across = "requests at once" if _closed(result) else "requests offered per second"
     return [
         {"svg": lines(_curves(result, "per_second"), across, "answered per second"), "caption": "Throughput."},
-        {"svg": lines(_curves(result, "p50"), across, "seconds"), "caption": "Median time to an answer."},
+        {"svg": lines(_curves(result, "p50"), across, "milliseconds"), "caption": "Median time to an answer."},
         {
-            "svg": lines(_curves(result, "p95"), across, "seconds"),
+            "svg": lines(_curves(result, "p95"), across, "milliseconds"),
             "caption": "95th percentile of the time to an answer.",
         },
     ]
@@ -69,6 +69,7 @@ def _curves(result: Result, name: str) -> dict[str, Line]:
             measured = summarise(level.load, level.blocks)
             value = measured["per_second"] if name == "per_second" else measured["seconds"][name]
             if value is not None:
+                value *= 1 if name == "per_second" else 1000
                 points.append((level.load.concurrency if isinstance(level.load, Closed) else level.load.rate, value))
         points.sort()
         found[server] = ([x for x, _ in points], [y for _, y in points])
@@ -76,5 +77,5 @@ def _curves(result: Result, name: str) -> dict[str, Line]:
 
 
 def _distribution(level: Level) -> Line:
-    seconds = sorted(s.seconds for block in level.blocks for s in block.samples if s.error is None)
-    return seconds, np.linspace(1 / max(1, len(seconds)), 1, len(seconds)).tolist()
+    times = sorted(1000 * s.seconds for block in level.blocks for s in block.samples if s.error is None)
+    return times, np.linspace(1 / max(1, len(times)), 1, len(times)).tolist()

@@ -50,6 +50,7 @@ READ_BACK: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
 #: Servers whose replies repeat the model name of the request, whatever they serve: it proves nothing.
 ECHOES_MODEL = frozenset({"sglang", "llama.cpp"})
 
+#: Attempts of one call. 500 counts as passing: engines that restart, or lack memory for a moment, say so.
 ATTEMPTS = 4
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 

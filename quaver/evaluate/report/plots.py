@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from quaver.evaluate.metrics import Columns, Item, risk_coverage
 from quaver.evaluate.statistics import wilson
@@ -68,7 +69,10 @@ def reliability(items: Sequence[Item]) -> str:
         low, high = wilson(int(right[part].sum()), len(part))
         error = [[max(0.0, rate - low)], [max(0.0, high - rate)]]
         axes.errorbar(sure[part].mean(), rate, yerr=error, fmt="o", color=BLUE, markersize=4, linewidth=1)
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="probability of true" if nouls else "probability of the answer")
+    # A little more than 0 to 1, or dots that stand at an end would be cut in half.
+    axes.set(
+        xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xlabel="probability of true" if nouls else "probability of the answer"
+    )
     axes.set_ylabel("share true" if nouls else "share right")
     return svg(drawn)
 
@@ -113,13 +117,15 @@ def confusion(items: Sequence[Item]) -> str:
 
 def lines(series: Mapping[str, Line], across: str, up: str, *, steps: bool = False) -> str:
     """Named lines over a common axis, from zero up."""
-    drawn, axes = figure(4.6, 3.2)
+    drawn, axes = figure(3.3, 2.7)  # three fit beside each other
     for color, (name, (x, y)) in zip(PALETTE * (1 + len(series) // len(PALETTE)), series.items(), strict=False):
         if steps:
             axes.step(x, y, where="post", color=color, linewidth=1.5, label=name)
         else:
             axes.plot(x, y, color=color, linewidth=1.5, marker="o", markersize=3.5, label=name)
     axes.set(xlabel=across, ylabel=up)
+    if all(float(x).is_integer() for xs, _ in series.values() for x in xs):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half a request
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize=8)
