@@ -30,7 +30,7 @@ from quaver.questions import LabelRule
 from quaver.questions.calibration import load_calibration
 from quaver.vllm_plugin.joint_reads import JointAsk
 from quaver.vllm_plugin.label_reads import LabelAsk
-from quaver.vllm_plugin.media import VllmMediaEncoder
+from quaver.vllm_plugin.media import VllmChatMedia, VllmMediaEncoder
 from quaver.vllm_plugin.serving import VllmEngine
 from quaver.vllm_plugin.settings import VllmSettings
 from quaver.vllm_plugin.state_reuse import reuses_state
@@ -90,7 +90,7 @@ def _label(
     reads = limits(info)
     if reads.images and (why := blindness(info, config.multimodal_config)):
         reads = replace(reads, images=False, image_budgets=(), blind=why)
-    see = VllmMediaEncoder(ChatMedia(ChatProcessor(info.path), media), tokenizer) if reads.images else None
+    see = VllmChatMedia(ChatMedia(ChatProcessor(info.path), media), tokenizer) if reads.images else None
     return LabelFamily(info.name, prompt, LabelAsk, rule, limits=reads, see=see)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
@@ -22,6 +22,8 @@ from vllm.inputs import EngineInput
 from vllm.inputs.engine import mm_input
 from vllm.multimodal.inputs import MultiModalFieldConfig, MultiModalKwargsItems, PlaceholderRange
 
+from quaver.decider.chat_media import ChatMedia
+from quaver.decider.clef import MediaEncoder
 from quaver.models.backbone import Media
 from quaver.models.places import check_places
 from quaver.prompts.tokenizer import PromptTokenizer
@@ -35,8 +37,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class VllmMedia:
-    """The ``media`` of one request: ``counts`` items of each modality, in which vLLM fills the tokens ``pads``, which
-    have names."""
+    """The ``media`` of one request: ``counts`` items of each modality, in which vLLM fills the tokens ``pads``, by what
+    they are written as."""
 
     media: Media
     counts: tuple[int, ...]
@@ -79,19 +81,31 @@ class VllmMedia:
 
 @dataclass(frozen=True, slots=True)
 class VllmMediaEncoder:
-    """Media read by our rules, for vLLM: ``encode`` is that of the release, and ``tokenizer`` knows the pads."""
+    """Media of Clef requests, read by our rules, for vLLM; ``tokenizer`` knows the pads."""
 
-    encode: Callable[..., Media | None]
+    encode: MediaEncoder
     tokenizer: PromptTokenizer
 
-    def __call__(self, request: Request, *text: str) -> VllmMedia | None:
-        """Those of ``request``; chat models are given the ``text`` with which its prompt opens too."""
-        media = self.encode(request, *text)
-        if media is None:
-            return None
-        names = [f"{kind}_pad" for kind in MODALITIES]
-        pads = {name: ids[0] for name in names if len(ids := self.tokenizer.fixed(f"<|{name}|>")) == 1}
-        return VllmMedia(media, (len(request.images), len(request.audio), len(request.videos)), pads)
+    def __call__(self, request: Request) -> VllmMedia | None:
+        media = self.encode(request)
+        return None if media is None else _of(request, media, self.tokenizer)
+
+
+@dataclass(frozen=True, slots=True)
+class VllmChatMedia:
+    """The same of requests to chat models, given the ``text`` with which their prompt opens."""
+
+    encode: ChatMedia
+    tokenizer: PromptTokenizer
+
+    def __call__(self, request: Request, text: str) -> VllmMedia:
+        return _of(request, self.encode(request, text), self.tokenizer)
+
+
+def _of(request: Request, media: Media, tokenizer: PromptTokenizer) -> VllmMedia:
+    written = [f"<|{kind}_pad|>" for kind in MODALITIES]
+    pads = {pad: ids[0] for pad in written if len(ids := tokenizer.fixed(pad)) == 1}
+    return VllmMedia(media, (len(request.images), len(request.audio), len(request.videos)), pads)
 
 
 def _items(tensors: Mapping[str, Tensor]) -> Mapping[str, Sequence[Any]]:
