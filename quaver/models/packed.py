@@ -126,11 +126,9 @@ class Packing:
             return keys, values
         key = self.keys_values[layer][0]
         width = key[:, 0].numel()
-        first = sum(2 * known[:, 0].numel() for known, _ in self.keys_values[:layer])
-        pairs = [torch.split(piece[:, first : first + 2 * width], width, dim=1) for piece in row.past]
-        keys, values = (
-            torch.cat(pieces).unflatten(1, key[:, 0].shape).transpose(0, 1) for pieces in zip(*pairs, strict=True)
-        )
+        first = sum(2 * other[:, 0].numel() for other, _ in self.keys_values[:layer])
+        known: Tensor = torch.cat([piece[:, first : first + 2 * width] for piece in row.past])
+        keys, values = (x.reshape(len(x), *key[:, 0].shape).transpose(0, 1) for x in torch.split(known, width, dim=1))
         return keys, values
 
     def _masks(self, window: int | None) -> list[Tensor | None]:
