@@ -23,7 +23,7 @@ from quaver.models.chat import ChatBackbone
 from quaver.models.gemma4_knobs import Gemma4Knobs
 from quaver.models.gemma4_vision import adjust, image_features
 from quaver.models.packed import Packing
-from quaver.models.places import media_rows
+from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
 #: By the type of a release's configuration. Those of text alone are here for their per-layer embeddings.
@@ -87,7 +87,7 @@ class Gemma4Backbone(ChatBackbone):
     def prepare(self, ids: Sequence[int], media: Media | None = None) -> Inputs:
         if media is not None and not self._sees:
             return super().prepare(ids, media)  # refuses
-        self._check_tokens(ids, media)
+        check_places(ids, media.ids if media else (), {f"<|{kind}|>": token for kind, token in self._tokens.items()})
         tokens = torch.tensor(ids)
         positions = torch.arange(len(ids))[None]
         if media is None:
@@ -118,15 +118,6 @@ class Gemma4Backbone(ChatBackbone):
         """Soft tokens [1, M, hidden] of the images of a prompt, in the model's precision."""
         assert inputs.media is not None
         return image_features(self._model.model, inputs.media.tensors).to(self.dtype)[None]
-
-    def _check_tokens(self, ids: Sequence[int], media: Media | None) -> None:
-        for name, token in self._tokens.items():
-            expected, found = media.ids.count(token) if media else 0, ids.count(token)
-            if found != expected:
-                raise BadRequest(
-                    f"the prompt holds {found} {name} tokens where its media give {expected}; this model reads text "
-                    f"and images: remove <|{name}|> from the text, or read special tokens in it as plain text"
-                )
 
     def _check_masks(self, knobs: Gemma4Knobs) -> None:
         if self.sees_two_ways:

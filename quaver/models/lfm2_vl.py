@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 from transformers import Lfm2VlForConditionalGeneration
 
-from quaver.errors import BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.packed import Packing, laid_out, pack
-from quaver.models.places import media_rows
+from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
 
@@ -34,7 +33,6 @@ class Lfm2VlBackbone:
         self.dtype: torch.dtype = model.dtype
         self.hidden_size: int = model.config.text_config.hidden_size
         self._image: int = model.config.image_token_id
-        self._factor: int = model.config.downsample_factor
 
     @property
     def output_embeddings(self) -> Tensor:
@@ -45,13 +43,8 @@ class Lfm2VlBackbone:
         tokens = torch.tensor(ids)
         inputs = Inputs(tokens, torch.arange(len(ids))[None], media)
         if media is not None:
+            check_places(ids, media.ids, {"<image>": self._image})
             inputs.places = (tokens == self._image).nonzero().squeeze(1)
-            expected = int((media.tensors["spatial_shapes"] // self._factor).prod(-1).sum())
-            if len(inputs.places) != expected:
-                raise BadRequest(
-                    f"the prompt holds {len(inputs.places)} image tokens where its images give {expected}; remove "
-                    "<image> from the text, or read special tokens in it as plain text"
-                )
         return inputs
 
     @torch.inference_mode()

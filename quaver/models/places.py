@@ -32,12 +32,12 @@ def media_rows(rows: Sequence[Row], encode: Callable[[Inputs], Tensor]) -> tuple
 
 
 def check_places(ids: Sequence[int], of_media: Sequence[int], pads: Mapping[str, int]) -> None:
-    """Raises BadRequest where a prompt has tokens for media that its text wrote: more, of any name in ``pads``,
-    than the tokens ``of_media`` have."""
-    for name, token in pads.items():
+    """Raises BadRequest where a prompt has tokens for media that its text wrote: more, of any in ``pads``, which has
+    them as they are written, than the tokens ``of_media`` have."""
+    for written, token in pads.items():
         expected, found = of_media.count(token), ids.count(token)
         if found != expected:
             raise BadRequest(
-                f"the prompt holds {found} <|{name}|> tokens where its media give {expected}; remove <|{name}|> from "
+                f"the prompt holds {found} {written} tokens where its media give {expected}; remove {written} from "
                 "the text, or read special tokens in it as plain text"
             )

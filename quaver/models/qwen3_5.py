@@ -55,7 +55,7 @@ class Qwen35Backbone:
         if media is None:
             # Without media the pads are ordinary rows of the embedding, as in the reference.
             return Inputs(tokens, torch.arange(len(ids)).expand(3, -1))
-        check_places(ids, media.ids, {f"{kind}_pad": token for kind, token in self._media_ids.items()})
+        check_places(ids, media.ids, {f"<|{kind}_pad|>": token for kind, token in self._media_ids.items()})
         kinds = (tokens == self._media_ids["image"]).long() + 2 * (tokens == self._media_ids["video"]).long()
         grids = {name: tensor for name, tensor in media.tensors.items() if name.endswith("grid_thw")}
         positions, _ = self._core.get_rope_index(tokens[None], mm_token_type_ids=kinds[None], **grids)

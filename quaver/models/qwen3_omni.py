@@ -43,7 +43,7 @@ class Qwen3OmniBackbone:
         self.dtype: torch.dtype = model.dtype
         config: Any = model.config
         self.hidden_size: int = config.text_config.hidden_size
-        self._pads = {f"{kind}_pad": getattr(config, f"{kind}_token_id") for kind in ("image", "audio", "video")}
+        self._pads = {f"<|{kind}_pad|>": getattr(config, f"{kind}_token_id") for kind in ("image", "audio", "video")}
         self._vision_start: int = config.vision_start_token_id
         self._audio_start: int = config.audio_start_token_id
         # A film takes a while, and questions read apart share their media.
@@ -111,10 +111,10 @@ class Qwen3OmniBackbone:
                 encode = getattr(self._model, f"get_{kind}_features")
                 features = encode(pixels, tensors[f"{kind}_grid_thw"], return_dict=True)
                 levels = [_joined(level) for level in (features.pooler_output, *features.deepstack_features)]
-                rows[:, (ids == self._pads[f"{kind}_pad"]).to(self.device)] = torch.stack(levels)
+                rows[:, (ids == self._pads[f"<|{kind}_pad|>"]).to(self.device)] = torch.stack(levels)
         if (sounds := tensors.get("input_features")) is not None:
             features = self._model.get_audio_features(sounds, tensors["feature_attention_mask"], return_dict=True)
-            rows[0, (ids == self._pads["audio_pad"]).to(self.device)] = features.last_hidden_state
+            rows[0, (ids == self._pads["<|audio_pad|>"]).to(self.device)] = features.last_hidden_state
         return rows
 
 

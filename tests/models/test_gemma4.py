@@ -348,5 +348,5 @@ def test_weights_that_are_not_all_there(tmp_path: Path) -> None:
 def test_other_media_and_stray_tokens_are_refused(token: int) -> None:
     media = tiny.media("12B", [(1, SHORT)])
     backbone = Gemma4Backbone(tiny_gemma4("12B"))
-    with pytest.raises(BadRequest, match="reads text and images"):
+    with pytest.raises(BadRequest, match="tokens where its media give"):
         backbone.prepare([*prompt(media), token], media)

@@ -67,5 +67,5 @@ def test_pictures_in_parts_and_in_company_equal_the_models_own_forward() -> None
 
 def test_image_tokens_that_no_picture_has() -> None:
     ids = prompt(1, pictures=True)
-    with pytest.raises(BadRequest, match="holds 9 image tokens where its images give 8"):
+    with pytest.raises(BadRequest, match="holds 9 <image> tokens where its media give 8"):
         backbone().prepare([*ids, IMAGE], Media(tuple(ids), tensors()))
