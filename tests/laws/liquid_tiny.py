@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from seeing_release import tokenizer_with
 from tokenizers import Tokenizer
 from transformers import Lfm2VlConfig, Lfm2VlForConditionalGeneration
@@ -15,7 +16,7 @@ from vectors import FLASH
 IMAGE, VOCABULARY, FACTOR = 95, 200, 2
 
 
-def tiny_lfm2_vl(vocabulary: int = VOCABULARY, image: int = IMAGE) -> Any:
+def tiny_lfm2_vl(vocabulary: int = VOCABULARY, image: int = IMAGE, heads: int = 2) -> Any:
     """Sharper than an untrained model, so that what it says depends on what it reads and sees."""
     torch.manual_seed(20261201)
     text = {
@@ -24,8 +25,8 @@ def tiny_lfm2_vl(vocabulary: int = VOCABULARY, image: int = IMAGE) -> Any:
         "hidden_size": 64,
         "intermediate_size": 96,
         "num_hidden_layers": 4,
-        # Heads of 32, the narrowest that vLLM reads on a CPU.
-        "num_attention_heads": 2,
+        # vLLM reads no heads on a CPU that are narrower than 32.
+        "num_attention_heads": heads,
         "num_key_value_heads": 1,
         "layer_types": ["conv", "full_attention", "conv", "full_attention"],
         "block_auto_adjust_ff_dim": False,
@@ -80,6 +81,7 @@ TEMPLATE = """\
     {{- '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+TOWER = "model.vision_tower."
 #: Small pictures are one tile of up to 16 tokens; larger ones two tiles and a thumbnail.
 PROCESSOR = {
     "processor_class": "Lfm2VlProcessor",
@@ -95,12 +97,16 @@ PROCESSOR = {
 }
 
 
-def liquid_release(to: Path, published: bool = True) -> Path:
+def liquid_release(to: Path, published: bool = True, heads: int = 2) -> Path:
     """A d1 release in ``to``; without its mark in the config unless ``published``."""
     to.mkdir(parents=True, exist_ok=True)
     (to / "tokenizer.json").write_text(tokenizer_with(control=CONTROL))
     ids = Tokenizer.from_file(str(to / "tokenizer.json"))
-    tiny_lfm2_vl(ids.get_vocab_size(), ids.token_to_id("<image>")).save_pretrained(to)
+    tiny_lfm2_vl(ids.get_vocab_size(), ids.token_to_id("<image>"), heads).save_pretrained(to)
+    # transformers writes the tower's tensors under newer names than published files have.
+    weights = load_file(to / "model.safetensors")
+    named = {name.replace(TOWER, f"{TOWER}vision_model."): weight.clone() for name, weight in weights.items()}
+    save_file(named, to / "model.safetensors", metadata={"format": "pt"})
     settings = (FLASH / "tokenizer_config.json").read_text()
     for old, new in CONTROL.items():
         settings = settings.replace(json.dumps(old), json.dumps(new))
