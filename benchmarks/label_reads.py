@@ -30,7 +30,7 @@ from quaver.engine.label import LabelHead
 from quaver.heads.label_bias import cyclic_orders
 from quaver.heads.labels import LabelRead, join
 from quaver.models.chat import load_chat
-from quaver.models.placement import step_tokens
+from quaver.models.placement import resolve_dtype, step_tokens
 from quaver.models.release import ReleaseInfo, inspect
 from quaver.prompts.chat_template import load_chat_template
 from quaver.prompts.label import CONTENT_FREE, LabelPrompt
@@ -47,10 +47,11 @@ TASKS = ("20 Newsgroups, 6 classes", "20 Newsgroups, all 20", "Reuters R8", "pos
 class LabelModel:
     """A chat model that is asked for all orders at once, on the engine that serves it."""
 
-    def __init__(self, info: ReleaseInfo) -> None:
+    def __init__(self, info: ReleaseInfo, dtype: str) -> None:
         turn = load_chat_template(info.path).turn()
         self._prompt = LabelPrompt(PromptTokenizer(info.tokenizer_file), turn, default_length(info))
-        self._backbone = load_chat(info.path, torch.device("cpu"), torch.float32)
+        cpu = torch.device("cpu")
+        self._backbone = load_chat(info.path, cpu, resolve_dtype(dtype, cpu))
         head = LabelHead(self._backbone.output_embeddings, self._backbone.softcap)
         tokens, together = step_tokens(self._backbone.device)
         self._engine = Engine(CausalReader(self._backbone, head, 0), Policy(tokens, together=together))
@@ -114,7 +115,7 @@ def collect(folder: Path, file: Path, asked: Sequence[Task], settings: dict[str,
     todo = [(number, task) for number in numbers for task in asked if (task.name, number) not in known]
     if not todo:
         return
-    model = LabelModel(info)
+    model = LabelModel(info, settings["dtype"])
     with file.open("a", encoding="utf-8") as sink:
         if begun is None:
             sink.write(json.dumps(settings) + "\n")
@@ -146,6 +147,9 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS, metavar="TASK", help="; ".join(TASKS))
     parser.add_argument("--items", type=int, default=100, help="items of each task")
     parser.add_argument("--words", type=int, default=80, help="a state is read up to so many words")
+    parser.add_argument(
+        "--dtype", choices=("float32", "bfloat16"), default="float32", help="what the models compute in"
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads that compute")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time to read for, of each model")
     parser.add_argument("--table", action="store_true", help="read nothing, print the table of what was read")
@@ -153,12 +157,13 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     sources.fetch(asked.data)
+    settings = {"words": asked.words, "orders": ORDERS, "dtype": asked.dtype}
     held = drawn(asked.data, asked.tasks, asked.items, asked.words)
     tables = []
     for folder in asked.models:
         file = asked.out / f"{folder.name}.jsonl"
         if not asked.table:
-            collect(folder, file, held, {"words": asked.words, "orders": ORDERS}, time.time() + 60 * asked.minutes)
+            collect(folder, file, held, settings, time.time() + 60 * asked.minutes)
         tables.append(table(held, file))
         print(tables[-1], end="\n\n", flush=True)
     if asked.write:

@@ -131,7 +131,8 @@ def table(asked: Sequence[Task], file: Path) -> str:
     """Markdown: one line per task and correction; a task of which items are missing was not run."""
     settings, known = load(file)
     heads = ["task", "correction", "accuracy [95 %]", "change [95 %]", "ranking [95 %]", "ECE [95 %]", "mass", "spread"]
-    lines = [f"`{settings['model'] if settings else file.stem}`", "", "| " + " | ".join(heads) + " |", "|---" * 8 + "|"]
+    title = f"`{settings['model']}`, {settings['dtype']}" if settings else f"`{file.stem}`"
+    lines = [title, "", "| " + " | ".join(heads) + " |", "|---" * 8 + "|"]
     for task in asked:
         items = {n: known[task.name, n] for n in range(len(task.items)) if (task.name, n) in known}
         if len(items) < len(task.items) or (task.name, PRIOR) not in known:

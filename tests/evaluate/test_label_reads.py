@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def file(program: dict[str, Any], folder: Path, tmp_path: Path) -> Path:
     file = tmp_path / "reads" / "tiny-chat.jsonl"
-    program["collect"](folder, file, [TASK], {"words": 9}, math.inf)
+    program["collect"](folder, file, [TASK], {"words": 9, "dtype": "float32"}, math.inf)
     return file
 
 
@@ -66,18 +66,18 @@ def test_every_correction_is_the_deciders(program: dict[str, Any], folder: Path,
 
 def test_a_stopped_run_goes_on(program: dict[str, Any], folder: Path, file: Path) -> None:
     settings, whole = program["load"](file)
-    assert settings == {"model": inspect(folder).name, "words": 9}
+    assert settings == {"model": inspect(folder).name, "words": 9, "dtype": "float32"}
     assert list(whole) == [("teams", program["PRIOR"]), ("teams", 0), ("teams", 1)]
     file.write_text(file.read_text()[:-40])
     assert ("teams", 1) not in program["load"](file)[1]
-    program["collect"](folder, file, [TASK], {"words": 9}, math.inf)
+    program["collect"](folder, file, [TASK], {"words": 9, "dtype": "float32"}, math.inf)
     again = program["load"](file)[1]
     assert list(again) == list(whole)
     for key, reads in again.items():
         for read, before in zip(reads, whole[key], strict=True):
             assert read.log_probabilities == pytest.approx(before.log_probabilities, abs=1e-4)
     with pytest.raises(ValueError, match=r"was begun with .*name another folder"):
-        program["collect"](folder, file, [TASK], {"words": 8}, math.inf)
+        program["collect"](folder, file, [TASK], {"words": 8, "dtype": "float32"}, math.inf)
 
 
 def test_the_table_says_what_was_not_run(program: dict[str, Any], file: Path) -> None:
