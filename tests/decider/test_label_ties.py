@@ -35,7 +35,7 @@ def own_logits(release: Path) -> list[float]:
     tokenizer = AutoTokenizer.from_pretrained(release)
     listed = "\n".join(f"{letter}. {option}" for letter, option in zip(LETTERS, OPTIONS, strict=True))
     asked = f"{STATE}\n\n---\nQuestion: Which code?\n{listed}\nReply with the letter only."
-    ids = tokenizer.apply_chat_template(
+    ids: Any = tokenizer.apply_chat_template(
         [{"role": "user", "content": asked}], add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
     with torch.inference_mode():
