@@ -15,7 +15,6 @@ from engine_timing import in_turns, matrix_peak, medians, ratio
 from quaver.engine import Engine, Policy
 from quaver.engine.causal import CausalPrompt, CausalReader
 from quaver.engine.joint import JointHead
-from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.models.backbone import Row
 from quaver.models.clef import load_clef
 from quaver.models.placement import prepare_thread, step_tokens
@@ -72,8 +71,7 @@ def overhead(plan: Plan) -> list[Check]:
 def _overhead(plan: Plan, folder: Path, tokens: int, target: float) -> Check:
     texts, release = Texts(folder), load_clef(inspect(folder), "cpu", plan.dtype)
     backbone = release.backbone
-    head = load_joint_schema_head(folder, backbone.device, backbone.dtype)
-    reader = CausalReader(backbone, JointHead(head, backbone.output_embeddings), CACHE_BYTES)
+    reader = CausalReader(backbone, JointHead.load(folder, backbone), CACHE_BYTES)
     step, together = step_tokens(backbone.device)
     engine = Engine(reader, Policy(step, together=together))
     encoded = texts.encoded(texts.sized(tokens, 0))

@@ -8,7 +8,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from tokenizers import Tokenizer
 
 from quaver.decider import clef, label, published, split
@@ -165,9 +164,7 @@ def limits_of(info: ReleaseInfo) -> tuple[Limits, tuple[ReadingMode, ...]]:
 def _clef(info: ReleaseInfo, how: Loading) -> tuple[Family[Any], Reader[Any, Any]]:
     release = load_clef(info, how.device, how.dtype)
     backbone = release.backbone
-    # A head in bfloat16 would move answers six times as far as a backbone in it does, and saves next to nothing.
-    head = load_joint_schema_head(info.path, backbone.device, torch.promote_types(backbone.dtype, torch.float32))
-    reader = how.causal(backbone, JointHead(head, backbone.output_embeddings))
+    reader = how.causal(backbone, JointHead.load(info.path, backbone))
     prompt = ClefPrompt(PromptTokenizer(info.tokenizer_file), how.max_length or release.max_length, how.special_tokens)
     encoder = clef.MediaEncoder(release.processor, how.media)
     return clef.ClefFamily(info, prompt, encoder, CausalPrompts(backbone).joint), reader

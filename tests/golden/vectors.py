@@ -15,7 +15,6 @@ from safetensors.torch import load, load_file
 from quaver.engine.causal import CausalPrompt, CausalReader
 from quaver.engine.job import Reading
 from quaver.engine.joint import JointHead
-from quaver.heads.checkpoint import load_joint_schema_head
 from quaver.models.backbone import Media, Row
 from quaver.models.clef import ClefRelease, load_clef
 from quaver.models.release import inspect
@@ -83,8 +82,7 @@ def release(dtype: str = "float32", folder: Path = FLASH) -> ClefRelease:
 @cache
 def reader(dtype: str = "float32", folder: Path = FLASH) -> CausalReader[Encoded]:
     backbone = release(dtype, folder).backbone
-    head = load_joint_schema_head(folder, dtype=backbone.dtype)
-    return CausalReader(backbone, JointHead(head, backbone.output_embeddings), cache_bytes=0)
+    return CausalReader(backbone, JointHead.load(folder, backbone), cache_bytes=0)
 
 
 def read(

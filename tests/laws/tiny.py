@@ -91,7 +91,7 @@ def model(kind: str, dtype: torch.dtype = torch.float32) -> tuple[Any, Any]:
         for scale in (head.prior_logit_scale, head.joint_logit_scale, head.residual_gate):
             scale.fill_(1.0)
     backbone = Qwen35Backbone(released.to(DEVICE, dtype))
-    return backbone, JointHead(head.to(DEVICE, dtype), backbone.output_embeddings)
+    return backbone, JointHead(head.to(DEVICE, torch.promote_types(dtype, torch.float32)), backbone.output_embeddings)
 
 
 def reader(
