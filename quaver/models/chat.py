@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from quaver.errors import BadRelease, BadRequest
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
-from quaver.models.packed import Packing, laid_out, pack
+from quaver.models.packed import Packing, laid_out, pack, run
 from quaver.models.weights import load_model
 
 #: Kinds of layers that packed rows pass through; others mix tokens in ways of their own.
@@ -65,8 +65,7 @@ class ChatBackbone:
         ids, positions = laid_out(rows, self.device)
         packing = self._packing(rows, pause)
         # Without a mask of ours transformers makes none either: it leaves that to registered attention functions.
-        output = self._text(**self._embedded(rows, ids), position_ids=positions, use_cache=False, packing=packing)
-        return packing.results(output.last_hidden_state[0])
+        return run(self._text, packing, **self._embedded(rows, ids), position_ids=positions)
 
     def _packing(self, rows: Sequence[Row], pause: Pause | None) -> Packing:
         return Packing.of(rows, self.dtype, self.device, pause)

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import Lfm2VlForConditionalGeneration
 
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
-from quaver.models.packed import Packing, laid_out, pack
+from quaver.models.packed import NO_MASKS, Packing, laid_out, pack, run
 from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
@@ -55,15 +55,7 @@ class Lfm2VlBackbone:
             places, levels = media
             embeddings[places.to(self.device)] = levels[0]
         packing = Packing.of(rows, self.dtype, self.device, pause)
-        output = self._text(
-            inputs_embeds=embeddings[None],
-            position_ids=positions,
-            # Both kinds of layer take their masks from the packing.
-            attention_mask={"full_attention": None, "conv": None},
-            use_cache=False,
-            packing=packing,
-        )
-        return packing.results(output.last_hidden_state[0])
+        return run(self._text, packing, inputs_embeds=embeddings[None], position_ids=positions, attention_mask=NO_MASKS)
 
     def _encode(self, inputs: Inputs) -> Tensor:
         """Rows [1, M, hidden] of all image tokens of a prompt."""

@@ -9,6 +9,7 @@ convolutions by replacing the forward of the layer, as the ``kernels`` library d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from types import MethodType
@@ -27,6 +28,8 @@ from quaver.models.prepacked_linear import prepack
 from quaver.models.wide_linear import widen
 
 ATTENTION = "quaver_packed"
+#: For models that look their masks up by the type of a layer: all take them from the packing.
+NO_MASKS = {"full_attention": None, "linear_attention": None, "conv": None}
 
 #: A recurrent layer over packed rows [T, hidden] from the states of its convolution and its matrix, to the output
 #: and both at the cuts of each row.
@@ -36,6 +39,10 @@ RECURRENT: dict[str, PackedForward] = {
     "linear_attn": delta_layer.packed_forward,
     "conv": short_conv.packed_forward,
 }
+
+
+#: Of the forward under way in this thread; not every layer of every transformers hands on what its model was given.
+_PACKING: ContextVar[Packing] = ContextVar("packing")
 
 
 @dataclass(slots=True)
@@ -188,17 +195,13 @@ def laid_out(rows: Sequence[Row], device: torch.device) -> tuple[Tensor, Tensor]
     return ids.to(device), positions.to(device)
 
 
-def run(text_model: Any, embeddings: Tensor, positions: Tensor, packing: Packing, **inputs: Any) -> list[Computed]:
-    """One forward over packed rows: ``embeddings`` [T, hidden], ``positions`` [axes, T]."""
-    output = text_model(
-        inputs_embeds=embeddings[None],
-        position_ids=positions[:, None],
-        # Both kinds of layer take their masks from the packing.
-        attention_mask={"full_attention": None, "linear_attention": None},
-        use_cache=False,
-        packing=packing,
-        **inputs,
-    )
+def run(text_model: Any, packing: Packing, **inputs: Any) -> list[Computed]:
+    """One forward of a packed model over the rows of ``packing``, which ``inputs`` hold in a batch of one."""
+    before = _PACKING.set(packing)
+    try:
+        output = text_model(**inputs, use_cache=False)
+    finally:
+        _PACKING.reset(before)
     return packing.results(output.last_hidden_state[0])
 
 
@@ -209,18 +212,17 @@ def _attend(
     value: Tensor,
     _mask: Any,
     scaling: float,
-    packing: Packing,
     sliding_window: int | None = None,
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     if softcap is not None:
         raise NotImplementedError("its attention scores are capped, which the kernels used here cannot do")
-    return packing.attend(query[0], key[0], value[0], scaling, sliding_window)[None], None
+    return _PACKING.get().attend(query[0], key[0], value[0], scaling, sliding_window)[None], None
 
 
-def _recur(forward: PackedForward, layer: Any, hidden_states: Tensor, packing: Packing, **_: Any) -> Tensor:
-    return packing.recur(forward, layer, hidden_states[0])[None]
+def _recur(forward: PackedForward, layer: Any, hidden_states: Tensor, **_: Any) -> Tensor:
+    return _PACKING.get().recur(forward, layer, hidden_states[0])[None]
 
 
 AttentionInterface.register(ATTENTION, _attend)

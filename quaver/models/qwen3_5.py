@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import Qwen3_5ForConditionalGeneration, Qwen3_5Model, Qwen3_5MoeForConditionalGeneration
 
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
-from quaver.models.packed import Packing, laid_out, pack, run
+from quaver.models.packed import NO_MASKS, Packing, laid_out, pack, run
 from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
@@ -69,7 +69,13 @@ class Qwen35Backbone:
             places, levels = media
             embeddings[places.to(self.device)] = levels[0]
         packing = Packing.of(rows, self.dtype, self.device, pause, causal=self._causal)
-        return run(self._text, embeddings, positions, packing)
+        return run(
+            self._text,
+            packing,
+            inputs_embeds=embeddings[None],
+            position_ids=positions[:, None],
+            attention_mask=NO_MASKS,
+        )
 
     def _encode(self, inputs: Inputs) -> Tensor:
         """Rows [1, M, hidden] of all media tokens of a prompt, images and videos where they stand."""

@@ -14,7 +14,7 @@ from transformers import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from quaver.models.backbone import Computed, Inputs, Media, Pause, Row
 from quaver.models.experts import check_experts
-from quaver.models.packed import Packing, laid_out, pack, run
+from quaver.models.packed import NO_MASKS, Packing, laid_out, pack, run
 from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
@@ -89,15 +89,14 @@ class Qwen3OmniBackbone:
     def forward(self, rows: Sequence[Row], pause: Pause | None = None) -> list[Computed]:
         ids, positions = laid_out(rows, self.device)
         embeddings = self._text.embed_tokens(ids)
-        packing = Packing.of(rows, self.dtype, self.device, pause)
-        media = media_rows(rows, self._encode)
-        if media is None:
-            return run(self._text, embeddings, positions, packing)
-        places, (seen, *taps) = media
-        mask = torch.zeros(1, len(ids), dtype=torch.bool)
-        mask[0, places] = True
-        embeddings[places.to(self.device)] = seen
-        return run(self._text, embeddings, positions, packing, visual_pos_masks=mask, deepstack_visual_embeds=taps)
+        inputs = {"inputs_embeds": embeddings[None], "position_ids": positions[:, None], "attention_mask": NO_MASKS}
+        if media := media_rows(rows, self._encode):
+            places, (seen, *taps) = media
+            mask = torch.zeros(1, len(ids), dtype=torch.bool)
+            mask[0, places] = True
+            embeddings[places.to(self.device)] = seen
+            inputs |= {"visual_pos_masks": mask, "deepstack_visual_embeds": taps}
+        return run(self._text, Packing.of(rows, self.dtype, self.device, pause), **inputs)
 
     @torch.inference_mode()
     def _encode(self, inputs: Inputs) -> Tensor:
