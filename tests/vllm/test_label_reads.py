@@ -21,7 +21,7 @@ from vllm.config import MultiModalConfig
 import quaver
 from quaver.models.release import inspect
 from quaver.vllm_plugin.assemble import blindness
-from tests.vllm.replies import differences
+from tests.vllm.replies import beside_vllms_route, differences
 
 LATE = {"type": "noul", "instructions": "Is it late?", "criteria": {"true": "after the day it was promised"}}
 WHAT = {"type": "choice", "instructions": "What is it?", "criteria": {"z": "a parcel", "a": None, "m": "a letter"}}
@@ -132,17 +132,7 @@ def test_the_prompts_of_vllms_style_have_the_answers_of_vllms_route(theirs: Alon
     bodies = [BODIES["three"], {**BODIES["three"], "state": {"ticket": STATE}}, {**BODIES["three"], "state": LONG}]
     with quaver.load(str(theirs.folder), dtype=theirs.dtype, prompt_style="vllm") as decider:
         for body in bodies:
-            reply = httpx.post(f"{theirs.url}/v1/systemone", json=body, timeout=300)
-            assert reply.status_code == 200, reply.text
-            expected, answered = reply.json(), decider.systemone(body)
-            assert answered["usage"]["input_tokens"] == expected["usage"]["input_tokens"]
-            for name, answer in expected["answers"].items():
-                own = answered["answers"][name]
-                # Theirs has the probabilities of a noul by label.
-                got = own.get("probabilities") or {"yes": own["noul"], "no": 1 - own["noul"]}
-                assert got == pytest.approx(answer["probabilities"], abs=theirs.tolerance)
-            masses = {name: facts["label_mass"] for name, facts in expected["diagnostics"].items()}
-            assert answered["x_label_mass"] == pytest.approx(masses, rel=10 * theirs.tolerance)
+            beside_vllms_route(theirs.url, decider, body, theirs.tolerance)
 
 
 def pictures(*names: str) -> dict[str, Any]:

@@ -29,13 +29,14 @@ TOKENS = {
 def release(folder: Path) -> Path:
     """A tiny Gemma 4 without a tower, with heads as wide as vLLM's kernel takes them."""
     gemma4_release(folder, head_dim=32, global_head_dim=64)
-    for name, more in (("tokenizer_config", TOKENS), ("config", {})):
-        file = folder / f"{name}.json"
-        content: dict[str, Any] = json.loads(file.read_text()) | more
-        if name == "config":
-            content["vision_config"]["num_soft_tokens"] = 70
-        file.write_text(json.dumps(content))
+    _extend(folder / "tokenizer_config.json", TOKENS)
+    vision = json.loads((folder / "config.json").read_text())["vision_config"]
+    _extend(folder / "config.json", {"vision_config": {**vision, "num_soft_tokens": 70}})
     return folder
+
+
+def _extend(file: Path, more: dict[str, Any]) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | more))
 
 
 def test_an_image_does_not_see_itself_in_vllm_on_a_cpu(serve: Any, tmp_path: Path) -> None:
