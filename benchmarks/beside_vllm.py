@@ -1,10 +1,13 @@
 """Both engines of ``quaver serve`` side by side: the same checkpoints, requests and clients, in turns, in one run.
 
 Joint reads run on a Clef release whose layers are all attention, label reads on a Qwen3-like chat model: a CPU
-without AVX512-BF16 runs both in vLLM. Weights are random. Prints medians and the median ratio of the rounds, then one
-line of JSON.
+without AVX512-BF16 runs both in vLLM. Weights are random. Each server is a process of its own with as many threads as
+the other and as much memory for states; the one whose turn it is not sleeps. A row is a read and a load (``LOADS``):
+requests per second of either engine by the median round, the median of the rounds' ratios of seconds (below 1 vLLM is
+faster), the largest difference of a probability in the last round, and which share of its tokens either engine had
+from an earlier request. Then comes one line of JSON.
 
-    .venv/bin/python benchmarks/beside_vllm.py [--rounds 5] [--layout dense-0.1b] [--dtype float32] [--eager] [--tiny]
+    .venv/bin/python benchmarks/beside_vllm.py [--rounds 3] [--layout dense-0.1b] [--dtype float32] [--eager] [--tiny]
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ import httpx
 import torch
 from checkpoints import CACHE, LAYOUTS, TINY, add_chat_template, checkpoint
 from engine_texts import Texts, difference
-from engine_timing import in_turns, medians, ratio
-from serving import Engine, posted, serving
+from engine_timing import medians, ratio
+from serving import KEPT, Engine, posted, servers_in_turns, serving
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 CHAT = {
@@ -37,6 +40,12 @@ CHAT = {
     "num_key_value_heads": 4,
     "head_dim": 64,
 }
+ENGINES: tuple[Engine, ...] = ("quaver", "vllm")
+#: Of a prompt; vLLM takes one more token in a label read.
+LENGTH, FITS = "4096", "4097"
+HEADING = """\
+| read | load | quaver, requests/s | vllm, requests/s | vllm's time / quaver's | difference | reused by either |
+|---|---|---|---|---|---|---|"""
 REUSE = '{"quaver": {"state_reuse": true}}'
 
 
@@ -69,7 +78,7 @@ SMALL = (Load("4 clients, every state twice", 200, 8, 2, 4),)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5, help="each with both engines")
+    parser.add_argument("--rounds", type=int, default=3, help="each with both engines")
     parser.add_argument("--layout", choices=LAYOUTS, default="dense-0.1b", help="of the joint reads")
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32", help="of both engines")
     parser.add_argument("--eager", action="store_true", help="vLLM does not compile")
@@ -78,22 +87,29 @@ def main() -> None:
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
     rows = []
-    print("| read | load | quaver | vllm | vllm takes of quaver's time | difference |\n|---|---|---|---|---|---|")
+    print(HEADING)
     for read, model in {"joint": checkpoint(given.layout, given.cache), "label": chat(given.cache)}.items():
-        options = ["--dtype", given.dtype, "--special-tokens", "reference", "--max-length", "4096"]
+        options = ["--dtype", given.dtype, "--special-tokens", "reference", "--max-length", LENGTH]
         # vLLM keeps no prefixes of a Qwen3.5 that has no recurrent layer: it looks for their states.
         keeps = read == "label" or "linear_attention" in LAYOUTS[given.layout].text["layer_types"]
-        theirs = ["--enable-prefix-caching" if keeps else "--no-enable-prefix-caching", "--max-model-len", "4096"]
+        theirs = ["--enable-prefix-caching" if keeps else "--no-enable-prefix-caching", "--max-model-len", FITS]
         theirs += ["--enforce-eager"] if given.eager else []
         # On a GPU both engines are on the same one.
         theirs += ["--gpu-memory-utilization", "0.5"]
         theirs += ["--additional-config", REUSE] if keeps and read == "joint" else []
-        sides: dict[Engine, list[str]] = {"quaver": options, "vllm": options + theirs}
+        # On a CPU, where vLLM's memory for states is set too.
+        ours = [] if torch.cuda.is_available() else ["--state-cache", f"{KEPT}GiB"]
+        sides: dict[Engine, list[str]] = {"quaver": options + ours, "vllm": options + theirs}
         for row in compare(read, model, sides, SMALL if given.tiny else LOADS, 1 if given.tiny else given.rounds):
             rows.append(row)
-            rates = " | ".join(f"{row[engine]:.2f} requests/s" for engine in ("quaver", "vllm"))
-            print(f"| {read} | {row['load']} | {rates} | {row['ratio']:.2f} | {row['difference']:.1g} |", flush=True)
+            rates = " | ".join(f"{row[engine]:.2f}" for engine in ENGINES)
+            kept = " and ".join(f"{row['reused'][engine]:.2f}" for engine in ENGINES)
+            print(
+                f"| {read} | {row['load']} | {rates} | {row['ratio']:.2f} | {row['difference']:.1g} | {kept} |",
+                flush=True,
+            )
     machine = {"threads": os.environ["OMP_NUM_THREADS"], "eager": given.eager, "dtype": given.dtype}
+    machine["rounds"] = 1 if given.tiny else given.rounds
     print(json.dumps({"benchmark": "beside vllm", **machine, "rows": rows}))
 
 
@@ -104,7 +120,9 @@ def compare(
     texts, rows = Texts(TINY), []
     with ExitStack() as servers:
         urls = {engine: servers.enter_context(serving(engine, model, *told)) for engine, told in options.items()}
-        clients = {engine: httpx.Client(base_url=url, timeout=600) for engine, url in urls.items()}
+        clients = {
+            engine: servers.enter_context(httpx.Client(base_url=url, timeout=600)) for engine, url in urls.items()
+        }
         for load in loads:
             replies: dict[str, list[dict[str, Any]]] = {}
 
@@ -120,9 +138,7 @@ def compare(
 
                 return {engine: ask(engine) for engine in clients}
 
-            for warm in sides(-1).values():
-                warm()
-            measured = in_turns(rounds, sides)
+            measured = servers_in_turns(rounds, sides)
             rows.append(
                 {
                     "read": read,

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import httpx
+from engine_timing import Seconds, in_turns
 
 Engine = Literal["quaver", "vllm"]
 ROOT = Path(__file__).parents[1]
@@ -23,9 +24,14 @@ ROOT = Path(__file__).parents[1]
 OWN = ROOT / ".venv-vllm/bin/python"
 #: Seconds; vLLM compiles on its first start.
 START = 900
-#: What vLLM's workers do on a CPU: memory for small models, and as many threads as any process.
-CPU = {"VLLM_CPU_KVCACHE_SPACE": "2", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+#: GiB on a CPU, in either engine, for states that may come again.
+KEPT = 2
+#: What vLLM's workers do on a CPU: as many threads as any process, bound to no core.
+CPU = {"VLLM_CPU_KVCACHE_SPACE": str(KEPT), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONPATH": str(ROOT)}
+KEEPS = {"VLLM_CACHE_ROOT": str(ROOT / ".cache/vllm"), "VLLM_CONFIG_ROOT": str(ROOT / ".cache/vllm")}
+#: Seconds after which both servers sleep: vLLM's worker looks for work without a pause for one after its last step.
+REST = 1.5
 
 
 def python(engine: Engine) -> str | None:
@@ -47,7 +53,11 @@ def serving(engine: Engine, model: Path, *options: str) -> Iterator[str]:
     command = [interpreter, "-m", "quaver", "serve", str(model), "--engine", engine, "--port", str(port), *options]
     with tempfile.NamedTemporaryFile("w+", suffix=".log") as log:
         process = subprocess.Popen(
-            command, stdout=log, stderr=subprocess.STDOUT, env={**CPU, **QUIET, **os.environ}, start_new_session=True
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env={**CPU, **QUIET, **KEEPS, **os.environ},
+            start_new_session=True,
         )
         try:
             url = f"http://127.0.0.1:{port}"
@@ -85,3 +95,23 @@ def posted(client: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
         raise RuntimeError(reply.text)
     answered: dict[str, Any] = reply.json()
     return answered
+
+
+def rest() -> None:
+    """Until who answered last takes no time from who is asked next."""
+    time.sleep(REST)
+
+
+def servers_in_turns(rounds: int, sides: Callable[[int], Mapping[Engine, Callable[[], object]]]) -> Seconds:
+    """``in_turns`` after a round that is not counted; nobody is asked before both servers sleep."""
+
+    def apart(number: int) -> dict[str, Callable[[], object]]:
+        one, other = sides(number).items()
+        rest()
+        return dict([one, ("rest", rest), other])
+
+    for work in apart(-1).values():
+        work()
+    measured = in_turns(rounds, apart)
+    del measured["rest"]
+    return measured
