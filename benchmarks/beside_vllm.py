@@ -16,7 +16,7 @@ import argparse
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from serving import KEPT, Engine, posted, servers_in_turns, serving
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 CHAT = {
-    "vocab_size": 2752,
+    "vocab_size": 3136,
     "hidden_size": 512,
     "intermediate_size": 1536,
     "num_hidden_layers": 12,
@@ -86,38 +86,47 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=CACHE, help="folder of the checkpoints")
     given = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", str(os.cpu_count() or 1))
-    rows = []
-    print(HEADING)
-    for read, model in {"joint": checkpoint(given.layout, given.cache), "label": chat(given.cache)}.items():
-        options = ["--dtype", given.dtype, "--special-tokens", "reference", "--max-length", LENGTH]
-        # vLLM keeps no prefixes of a Qwen3.5 that has no recurrent layer: it looks for their states.
-        keeps = read == "label" or "linear_attention" in LAYOUTS[given.layout].text["layer_types"]
-        theirs = ["--enable-prefix-caching" if keeps else "--no-enable-prefix-caching", "--max-model-len", FITS]
-        theirs += ["--enforce-eager"] if given.eager else []
-        # On a GPU both engines are on the same one.
-        theirs += ["--gpu-memory-utilization", "0.5"]
-        theirs += ["--additional-config", REUSE] if keeps and read == "joint" else []
-        # On a CPU, where vLLM's memory for states is set too.
-        ours = [] if torch.cuda.is_available() else ["--state-cache", f"{KEPT}GiB"]
-        sides: dict[Engine, list[str]] = {"quaver": options + ours, "vllm": options + theirs}
-        for row in compare(read, model, sides, SMALL if given.tiny else LOADS, 1 if given.tiny else given.rounds):
-            rows.append(row)
-            rates = " | ".join(f"{row[engine]:.2f}" for engine in ENGINES)
-            kept = " and ".join(f"{row['reused'][engine]:.2f}" for engine in ENGINES)
-            print(
-                f"| {read} | {row['load']} | {rates} | {row['ratio']:.2f} | {row['difference']:.1g} | {kept} |",
-                flush=True,
-            )
+    rows: list[dict[str, Any]] = []
     machine = {"threads": os.environ["OMP_NUM_THREADS"], "eager": given.eager, "dtype": given.dtype}
-    machine["rounds"] = 1 if given.tiny else given.rounds
-    print(json.dumps({"benchmark": "beside vllm", **machine, "rows": rows}))
+    print(HEADING, flush=True)
+    try:
+        for read, model in {"joint": checkpoint(given.layout, given.cache), "label": chat(given.cache)}.items():
+            options = sides_of(read, given.layout, given.dtype, given.eager)
+            for row in compare(read, model, options, SMALL if given.tiny else LOADS, 1 if given.tiny else given.rounds):
+                rows.append(row)
+                print(line(row), flush=True)
+    finally:
+        # Whoever ends it early has what was measured.
+        print(json.dumps({"benchmark": "beside vllm", **machine, "rows": rows}), flush=True)
+
+
+def sides_of(read: str, layout: str, dtype: str, eager: bool) -> dict[Engine, list[str]]:
+    """What either engine's server is told."""
+    options = ["--dtype", dtype, "--special-tokens", "reference", "--max-length", LENGTH]
+    # On a CPU, where vLLM's memory for states is set too.
+    ours = [] if torch.cuda.is_available() else ["--state-cache", f"{KEPT}GiB"]
+    # vLLM keeps no prefixes of a Qwen3.5 that has no recurrent layer: it looks for their states.
+    keeps = read == "label" or "linear_attention" in LAYOUTS[layout].text["layer_types"]
+    theirs = ["--enable-prefix-caching" if keeps else "--no-enable-prefix-caching", "--max-model-len", FITS]
+    theirs += ["--enforce-eager"] if eager else []
+    # On a GPU both engines are on the same one.
+    theirs += ["--gpu-memory-utilization", "0.5"]
+    theirs += ["--additional-config", REUSE] if keeps and read == "joint" else []
+    return {"quaver": options + ours, "vllm": options + theirs}
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    rates = " | ".join(f"{row[engine]:.2f}" for engine in ENGINES)
+    reused = " and ".join(f"{row['reused'][engine]:.2f}" for engine in ENGINES)
+    return f"| {row['read']} | {row['load']} | {rates} | {row['ratio']:.2f} | {row['difference']:.1g} | {reused} |"
 
 
 def compare(
     read: str, model: Path, options: Mapping[Engine, Sequence[str]], loads: Sequence[Load], rounds: int
-) -> list[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """Every load on both servers, which wait for their turn side by side."""
-    texts, rows = Texts(TINY), []
+    texts = Texts(TINY)
     with ExitStack() as servers:
         urls = {engine: servers.enter_context(serving(engine, model, *told)) for engine, told in options.items()}
         clients = {
@@ -126,10 +135,10 @@ def compare(
         for load in loads:
             replies: dict[str, list[dict[str, Any]]] = {}
 
-            def sides(number: int, load: Load = load, replies: Any = replies) -> dict[str, Callable[[], object]]:
+            def sides(number: int, load: Load = load, replies: Any = replies) -> dict[Engine, Callable[[], object]]:
                 bodies = load.bodies(texts, f"{load.name} {number}")
 
-                def ask(engine: str) -> Callable[[], object]:
+                def ask(engine: Engine) -> Callable[[], object]:
                     def work() -> None:
                         with ThreadPoolExecutor(load.clients) as threads:
                             replies[engine] = list(threads.map(lambda body: posted(clients[engine], body), bodies))
@@ -139,17 +148,15 @@ def compare(
                 return {engine: ask(engine) for engine in clients}
 
             measured = servers_in_turns(rounds, sides)
-            rows.append(
-                {
-                    "read": read,
-                    "load": load.name,
-                    **{engine: load.requests / value for engine, value in medians(measured).items()},
-                    "ratio": ratio(measured["vllm"], measured["quaver"]),
-                    "difference": max(map(difference, replies["quaver"], replies["vllm"])),
-                    "reused": {engine: reused(answers) for engine, answers in replies.items()},
-                }
-            )
-    return rows
+            yield {
+                "read": read,
+                "load": load.name,
+                "rounds": rounds,
+                **{engine: load.requests / value for engine, value in medians(measured).items()},
+                "ratio": ratio(measured["vllm"], measured["quaver"]),
+                "difference": max(map(difference, replies["quaver"], replies["vllm"])),
+                "reused": {engine: reused(answers) for engine, answers in replies.items()},
+            }
 
 
 def reused(replies: list[dict[str, Any]]) -> float:

@@ -43,7 +43,11 @@ def python(engine: Engine) -> str | None:
 
 @contextmanager
 def serving(engine: Engine, model: Path, *options: str) -> Iterator[str]:
-    """The base URL of ``quaver serve MODEL``. Raises RuntimeError with the end of its log when it does not start."""
+    """The base URL of ``quaver serve MODEL``. Raises RuntimeError with the end of its log when it does not start.
+
+    Whoever ends this process by SIGTERM, as ``timeout`` does, ends the server too.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     interpreter = python(engine)
     if interpreter is None:
         raise RuntimeError("vLLM is not installed; scripts/environment vllm makes an environment with it")

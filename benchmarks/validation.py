@@ -6,7 +6,7 @@ top options are the reference's and the largest difference of a probability: bes
 the engine, beside the reference in float32, and of the reference itself between the two, which is what rounding does to
 that release. Weights are random: those of the tiny releases sharp, so that rounding moves answers far; those of the
 layouts of ``checkpoints.py`` as smooth as they are drawn, so that options have nearly even probabilities.
-Ends with 1 when a top option differs where both are float32.
+Ends with 1 when a top option differs where both are float32, or a server failed.
 
     .venv/bin/python benchmarks/validation.py [--engine quaver] [--engine vllm] [--release clef-omni-tiny]
         [--release dense-0.1b] [--dtype float32] [--compiled]
@@ -18,10 +18,11 @@ import argparse
 import base64
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache, partial
+from itertools import product
 from operator import sub
 from pathlib import Path
 from typing import Any
@@ -73,25 +74,41 @@ def main() -> None:
     parser.add_argument("--dtype", action="append", choices=["float32", "bfloat16"], help="float32 when not given")
     parser.add_argument("--compiled", action="store_true", help="vLLM compiled too, not only eager")
     given = parser.parse_args()
-    engines: list[Engine] = given.engine or ["quaver", "vllm"]
-    print(HEADING)
-    rows = []
-    for engine in engines:
-        for release in given.release or TINY:
-            for dtype in given.dtype or ["float32"]:
-                if reason := cannot(engine, release, dtype):
-                    print(f"| {engine} | {release} | {dtype} | not run: {reason} | | | |")
-                    continue
-                for way in ["eager", "compiled"] if engine == "vllm" and given.compiled else ["eager"]:
-                    seen = validate(engine, release, dtype, way)
-                    rows.append(
-                        {"engine": engine, "release": release, "dtype": dtype, "way": way}
-                        | {name: asdict(one) for name, one in seen.items()}
-                    )
-                    told = " | ".join(words(one) for one in seen.values())
-                    print(f"| {engine} | {release} | {dtype} | {way} | {told} |", flush=True)
-    print(json.dumps({"benchmark": "validation", "rows": rows}))
-    sys.exit(any(row["same"]["agreed"] < row["same"]["questions"] for row in rows if row["dtype"] == "float32"))
+    rows: list[dict[str, Any]] = []
+    failed = False
+    print(HEADING, flush=True)
+    try:
+        for engine, release, dtype, way in ways(given):
+            begin = f"| {engine} | {release} | {dtype} | {way} |"
+            if reason := cannot(engine, release, dtype):
+                print(f"{begin} not run: {reason} | | |", flush=True)
+                continue
+            try:
+                seen = validate(engine, release, dtype, way)
+            except RuntimeError as error:
+                # A server that does not start keeps no other from its turn.
+                failed = True
+                print(error, file=sys.stderr)
+                print(f"{begin} failed | | |", flush=True)
+                continue
+            found = {name: asdict(one) for name, one in seen.items()}
+            rows.append({"engine": engine, "release": release, "dtype": dtype, "way": way, **found})
+            print(begin, " | ".join(words(one) for one in seen.values()), "|", flush=True)
+    finally:
+        # Whoever ends it early has what was compared.
+        print(json.dumps({"benchmark": "validation", "rows": rows}), flush=True)
+    differs = any(row["same"]["agreed"] < row["same"]["questions"] for row in rows if row["dtype"] == "float32")
+    sys.exit(failed or differs)
+
+
+def ways(given: argparse.Namespace) -> Iterator[tuple[Engine, str, str, str]]:
+    """Engine, release, precision and whether vLLM compiles."""
+    for engine, release, dtype in product(
+        given.engine or ["quaver", "vllm"], given.release or TINY, given.dtype or ["float32"]
+    ):
+        yield engine, release, dtype, "eager"
+        if engine == "vllm" and given.compiled:
+            yield engine, release, dtype, "compiled"
 
 
 def words(seen: Seen) -> str:

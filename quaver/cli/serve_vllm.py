@@ -42,6 +42,9 @@ SETTINGS = (
 )
 #: Set here where vLLM's own default would make one of our fields do nothing.
 DEFAULTS = {"--scheduling-policy": "priority"}
+#: Pixels come scaled from our processor; a model class of vLLM's own would scale them once more on the device. Models
+#: without pictures, and those that never scale there, take the flag too.
+SCALED, UNSCALED = "--no-mm-device-do-normalize", "--mm-device-do-normalize"
 CONFIG = "--additional-config"
 
 
@@ -80,6 +83,7 @@ def arguments(given: Mapping[str, Any], keys: Sequence[str], flags: Sequence[str
     mine, rest = _settings_in(flags)
     told = [text for name, flag in FLAGS.items() if name in given for text in (flag, str(given[name]))]
     told += [text for flag, value in DEFAULTS.items() if not _has(rest, flag) for text in (flag, value)]
+    told += [] if any(_has(rest, flag) for flag in (SCALED, UNSCALED)) else [SCALED]
     told += ["--api-key", *keys] if keys else []
     own = {**mine.get(PLUGIN, {}), **settings}
     merged = {**mine, PLUGIN: own} if own else mine
@@ -87,7 +91,8 @@ def arguments(given: Mapping[str, Any], keys: Sequence[str], flags: Sequence[str
 
 
 def _has(flags: Sequence[str], flag: str) -> bool:
-    return any(given == flag or given.startswith(f"{flag}=") for given in flags)
+    """Whether ``flag`` is among ``flags``; vLLM reads ``_`` in a name as ``-``."""
+    return any(given.partition("=")[0].replace("_", "-") == flag for given in flags)
 
 
 def _settings_in(flags: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -95,7 +100,7 @@ def _settings_in(flags: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     rest = list(flags)
     for place, flag in enumerate(rest):
         name, equals, text = flag.partition("=")
-        if name != CONFIG:
+        if name.replace("_", "-") != CONFIG:
             continue
         end = place + 1 if equals else place + 2
         try:

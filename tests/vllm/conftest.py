@@ -34,6 +34,11 @@ LENGTH = 8000
 START = 1200
 
 
+def pytest_configure() -> None:
+    """A run that ``timeout`` ends takes its servers along."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """A server under way; ``log`` is what it has written."""

@@ -21,6 +21,7 @@ from vllm.config import MultiModalConfig
 import quaver
 from quaver.models.release import inspect
 from quaver.vllm_plugin.assemble import blindness
+from tests.vllm.conftest import QUAVER
 from tests.vllm.replies import beside_vllms_route, differences
 
 LATE = {"type": "noul", "instructions": "Is it late?", "criteria": {"true": "after the day it was promised"}}
@@ -154,7 +155,7 @@ def test_pictures_are_seen_as_our_own_engine_sees_them(
 ) -> None:
     """Alone and again, together with texts: the second time vLLM's engine has the pixels."""
     log = tmp_path_factory.mktemp("seeing") / "server.log"
-    options = ["--dtype", "bfloat16", "--max-model-len", "8192", "--no-mm-device-do-normalize"]
+    options = ["--dtype", "bfloat16", "--max-model-len", "8192"]
     bodies = [*SEEN, BODIES["three"], *SEEN]
 
     def ask(url: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -163,7 +164,8 @@ def test_pictures_are_seen_as_our_own_engine_sees_them(
         answered: dict[str, Any] = reply.json()
         return answered
 
-    with serve(hybrid_folder, log, *options, TORCHDYNAMO_DISABLE="1") as served:
+    # Our own command, which tells vLLM that pixels come scaled.
+    with serve(hybrid_folder, log, *options, command=QUAVER, TORCHDYNAMO_DISABLE="1") as served:
         alone = [ask(served.url, body) for body in SEEN]
         with ThreadPoolExecutor(4) as clients:
             together = list(clients.map(lambda body: ask(served.url, body), bodies))

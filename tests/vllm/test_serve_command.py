@@ -40,6 +40,19 @@ def test_flags_win_over_defaults_and_options_over_configuration() -> None:
         assert told.scheduling_policy == "fcfs"
 
 
+@pytest.mark.parametrize(
+    ("flags", "scales"),
+    [
+        ([], False),
+        (["--no-mm-device-do-normalize"], False),
+        (["--mm-device-do-normalize"], True),
+        (["--mm_device_do_normalize"], True),
+    ],
+)
+def test_pixels_are_not_scaled_again_unless_asked_for(flags: list[str], scales: bool) -> None:
+    assert read(arguments({}, [], flags)).mm_device_do_normalize is scales
+
+
 def test_every_option_that_is_passed_on_is_a_setting() -> None:
     assert set(SETTINGS) <= set(VllmSettings.__dataclass_fields__)
 
