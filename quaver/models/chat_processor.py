@@ -30,6 +30,7 @@ class ChatProcessor(ReleaseProcessor):
                 text,
                 [image.digest for image in images],
                 images=[channels_first(image.pixels) for image in images],
+                add_special_tokens=False,  # the template has written them
                 **self._bounds,
             )
         except ValueError:

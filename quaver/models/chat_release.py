@@ -14,6 +14,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from quaver.models.backbone import Backbone, Media
 from quaver.models.chat import load_chat
 from quaver.models.chat_processor import ChatProcessor
+from quaver.models.gemma3 import Gemma3Processor, load_gemma3
 from quaver.models.gemma4_image import PROCESSORS
 from quaver.models.lfm2_vl import load_lfm2_vl
 from quaver.models.placement import resolve_device, resolve_dtype
@@ -46,7 +47,10 @@ SEEING: dict[str, Load] = {
     "qwen3_5": partial(load_qwen3_5, backbone="qwen3_5"),
     "qwen3_5_moe": partial(load_qwen3_5, backbone="qwen3_5_moe"),
     "lfm2_vl": load_lfm2_vl,
+    "gemma3": load_gemma3,
 }
+#: Of those of them whose processor needs more than ``ChatProcessor``, what encodes their pictures.
+PICTURES: dict[str, type[ChatProcessor]] = {"gemma3": Gemma3Processor}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +88,5 @@ def load_chat_release(info: ReleaseInfo, device: str, dtype: str, sees: bool) ->
     # A model without its eyes is less to load, where transformers has such a class.
     blind = not sees and info.backbone in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     load = load_chat if blind else SEEING.get(info.backbone, load_chat)
-    return ChatRelease(load(info.path, where, precision), ChatProcessor(info.path) if sees else None)
+    backbone = load(info.path, where, precision)
+    return ChatRelease(backbone, PICTURES.get(info.backbone, ChatProcessor)(info.path) if sees else None)

@@ -18,12 +18,11 @@ from transformers import (
 )
 
 from quaver.errors import BadRelease, BadRequest
-from quaver.models.backbone import Blocks, Inputs, Media, Pause, Row
-from quaver.models.chat import ChatBackbone
+from quaver.models.backbone import Inputs, Pause, Row
+from quaver.models.gemma import GemmaBackbone
 from quaver.models.gemma4_knobs import Gemma4Knobs
 from quaver.models.gemma4_vision import adjust, image_features
 from quaver.models.packed import Packing
-from quaver.models.places import check_places, media_rows
 from quaver.models.weights import load_model
 
 #: By the type of a release's configuration. Those of text alone are here for their per-layer embeddings.
@@ -39,7 +38,7 @@ HEARING = ("model.audio_tower.", "model.embed_audio.")
 MASK_KNOBS = ("bidirectional", "bidirectional_full_layers", "sliding_window")
 
 
-class Gemma4Backbone(ChatBackbone):
+class Gemma4Backbone(GemmaBackbone):
     """A loaded Gemma 4; see ``Backbone`` for the contract.
 
     Layers without a window read an image causally. In those with a window the tokens of an image see each
@@ -55,13 +54,13 @@ class Gemma4Backbone(ChatBackbone):
         self.config: Any = config
         self._window: int = text.sliding_window
         self.sees_two_ways: bool = text.use_bidirectional_attention == "vision"
-        self._sees: bool = getattr(config, "vision_config", None) is not None
-        kinds = ("image", "video", "audio") if self._sees else ()
-        self._tokens: dict[str, int] = {kind: getattr(config, f"{kind}_token_id") for kind in kinds}
-        self._pad: int = text.pad_token_id
+        sees = getattr(config, "vision_config", None) is not None
+        kinds = ("image", "video", "audio") if sees else ()
+        placeholders = {f"<|{kind}|>": getattr(config, f"{kind}_token_id") for kind in kinds}
         self._per_layer = bool(getattr(text, "hidden_size_per_layer_input", 0))
         self.knobs = Gemma4Knobs()
-        super().__init__(model)  # compares with the release as it is
+        # Compares with the release as it is.
+        super().__init__(model, placeholders, config.image_token_id if sees else None, text.pad_token_id)
         self.knobs = knobs or self.knobs
         self._check_masks(self.knobs)
         adjust(model.model, self.knobs)
@@ -70,7 +69,7 @@ class Gemma4Backbone(ChatBackbone):
     def facts(self) -> dict[str, bool | int | None]:
         """The knobs as JSON values, and what this release does where they leave it to the release."""
         return self.knobs.facts() | {
-            "bidirectional": self.sees_two_ways and self.knobs.bidirectional,
+            "bidirectional": self.two_ways,
             "sliding_window": self.knobs.sliding_window or self._window,
         }
 
@@ -84,17 +83,9 @@ class Gemma4Backbone(ChatBackbone):
         other.knobs = knobs
         return other
 
-    def prepare(self, ids: Sequence[int], media: Media | None = None) -> Inputs:
-        if media is not None and not self._sees:
-            return super().prepare(ids, media)  # refuses
-        check_places(ids, media.ids if media else (), {f"<|{kind}|>": token for kind, token in self._tokens.items()})
-        tokens = torch.tensor(ids)
-        positions = torch.arange(len(ids))[None]
-        if media is None:
-            return Inputs(tokens, positions)
-        places = (tokens == self._tokens["image"]).nonzero().squeeze(1)
-        two_ways = self.sees_two_ways and self.knobs.bidirectional
-        return Inputs(tokens, positions, media, places, blocks=_runs(places) if two_ways else ())
+    @property
+    def two_ways(self) -> bool:
+        return self.sees_two_ways and self.knobs.bidirectional
 
     def _packing(self, rows: Sequence[Row], pause: Pause | None) -> Packing:
         return Packing.of(
@@ -102,20 +93,13 @@ class Gemma4Backbone(ChatBackbone):
         )
 
     def _embedded(self, rows: Sequence[Row], ids: Tensor) -> dict[str, Tensor]:
-        # The row of the padding stands under every image token, also among the per-layer embeddings.
-        ids = torch.where(ids == self._tokens["image"], self._pad, ids) if self._sees else ids
-        embeddings = self._embed(ids)
-        if media := media_rows(rows, self.encode):
-            places, levels = media
-            embeddings[places.to(self.device)] = levels[0]
-        inputs = {"inputs_embeds": embeddings[None]}
+        inputs = super()._embedded(rows, ids)
         if self._per_layer:
-            inputs["per_layer_inputs"] = self._text.get_per_layer_inputs(ids[None])
+            inputs["per_layer_inputs"] = self._text.get_per_layer_inputs(self._readable(ids)[None])
         return inputs
 
     @torch.inference_mode()
     def encode(self, inputs: Inputs) -> Tensor:
-        """Soft tokens [1, M, hidden] of the images of a prompt, in the model's precision."""
         assert inputs.media is not None
         return image_features(self._model.model, inputs.media.tensors).to(self.dtype)[None]
 
@@ -150,11 +134,3 @@ def load_gemma4(
         # The grouped product over experts, transformers' choice, exists for smaller floats only.
         model.set_experts_implementation("eager")
     return Gemma4Backbone(model, knobs)
-
-
-def _runs(places: Tensor) -> Blocks:
-    """Begin and end of every run of consecutive numbers in ``places`` [M], ascending."""
-    if not len(places):
-        return ()
-    breaks = (places.diff() != 1).nonzero().squeeze(1) + 1
-    return tuple((int(run[0]), int(run[-1]) + 1) for run in places.tensor_split(breaks))
