@@ -39,13 +39,33 @@ HYBRID = {
     "tie_word_embeddings": False,
 }
 SLIDING = ["sliding_attention", "full_attention", "sliding_attention"]
+LOCAL = {"layer_types": SLIDING, "sliding_window": WINDOW, "query_pre_attn_scalar": 8}
 #: Layers of a short convolution, of which only the last attends.
 SHORT: dict[str, Any] = {
     "layer_types": ["conv", "full_attention", "conv"],
     "block_auto_adjust_ff_dim": False,
     "moe_intermediate_size": 16,
 }
-VISION = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2, "out_hidden_size": HIDDEN}
+SMALL = {"hidden_size": 16, "intermediate_size": 16}
+#: Of types that see, what their configuration has besides that of the text model.
+EYES: dict[str, dict[str, Any]] = {
+    "qwen3_5": {
+        "vision_config": SMALL | {"depth": 1, "num_heads": 2, "out_hidden_size": HIDDEN},
+        "tie_word_embeddings": False,
+    },
+    "gemma3": {
+        "vision_config": SMALL
+        | {
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 8,
+            "patch_size": 2,
+            "vision_use_head": False,
+        },
+        "mm_tokens_per_image": 4,
+        "image_token_index": VOCABULARY - 1,
+    },
+}
 
 #: Of each family, its type in transformers and what its configuration has besides ``PLAIN``.
 SUPPORTED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -56,14 +76,12 @@ SUPPORTED: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen3": ("qwen3", {}),
     "qwen3 experts": ("qwen3_moe", EXPERTS),
     "qwen3.5": ("qwen3_5_text", HYBRID),
-    "qwen3.5 with eyes": ("qwen3_5", {}),
+    "qwen3.5 with eyes": ("qwen3_5", HYBRID),
     "lfm2": ("lfm2", SHORT),
     "lfm2 experts": ("lfm2_moe", SHORT | {"num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2}),
-    "gemma3": ("gemma3_text", {"layer_types": SLIDING, "sliding_window": WINDOW, "query_pre_attn_scalar": 8}),
-    "gemma3 capped": (
-        "gemma3_text",
-        {"layer_types": SLIDING, "sliding_window": WINDOW, "final_logit_softcapping": 3.0},
-    ),
+    "gemma3": ("gemma3_text", LOCAL),
+    "gemma3 with eyes": ("gemma3", LOCAL),
+    "gemma3 capped": ("gemma3_text", LOCAL | {"final_logit_softcapping": 3.0}),
 }
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma2": ("gemma2", {}),
@@ -78,12 +96,13 @@ def tiny_chat(family: str, **changes: Any) -> Any:
     """A model of the family; sharper than an untrained one, so that what it says depends on what it reads."""
     torch.manual_seed(20261130)
     kind, extra = (SUPPORTED | REFUSED)[family]
-    if kind == "qwen3_5":
-        config = AutoConfig.for_model(kind, text_config=PLAIN | HYBRID | changes, vision_config=VISION)
-        config.tie_word_embeddings = False
-        model: Any = Qwen3_5ForConditionalGeneration(config)
+    if kind in EYES:
+        config = AutoConfig.for_model(kind, text_config=PLAIN | extra | changes, **EYES[kind])
     else:
         config = AutoConfig.for_model(kind, **PLAIN | extra | changes)
+    if kind == "qwen3_5":  # of which transformers' own choice is the text model
+        model: Any = Qwen3_5ForConditionalGeneration(config)
+    else:
         model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

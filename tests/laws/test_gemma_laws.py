@@ -1,4 +1,4 @@
-"""The engine's laws for Gemma 4 with pictures: blocks that see both ways stay whole, layers differ in shape."""
+"""The engine's laws for Gemmas with pictures: blocks that see both ways stay whole, layers differ in shape."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import random
 from functools import cache
 from typing import Any
 
+import gemma3_tiny
 import gemma4_tiny
 import pytest
 import torch
+from gemma3_tiny import tiny_gemma3
 from gemma4_tiny import LONG, SHAPES, SHORT, tiny_gemma4
 from tiny import DEVICE, TOLERANCE, Prompt, Reader, distance, finish, probabilities, read, same_bits
 
@@ -16,18 +18,25 @@ from quaver.engine import Engine, Policy
 from quaver.engine.causal import SNAPSHOT_EVERY, CausalPrompt, CausalReader
 from quaver.engine.job import Reading
 from quaver.engine.label import LabelHead
+from quaver.models.backbone import Media
+from quaver.models.gemma3 import Gemma3Backbone
 from quaver.models.gemma4 import Gemma4Backbone
 from quaver.prompts.label_encoded import LabelPlace
 
+GEMMA3 = "gemma3"
+MODELS = (*SHAPES, GEMMA3)
 HEAD = (1, 2, 3)
 Pictures = tuple[tuple[int, tuple[int, int]], ...]
-#: By seed and size: one shorter than the window and one longer.
+#: By seed and size: one shorter than the window and one longer. Those of Gemma 3 are all of one size, which is longer.
 BOTH: Pictures = ((1, SHORT), (2, LONG))
 
 
 @cache
 def model(shape: str) -> tuple[Any, Any]:
-    backbone = Gemma4Backbone(tiny_gemma4(shape).to(DEVICE))
+    if shape == GEMMA3:
+        backbone: Any = Gemma3Backbone(tiny_gemma3().to(DEVICE))
+    else:
+        backbone = Gemma4Backbone(tiny_gemma4(shape).to(DEVICE))
     return backbone, LabelHead(backbone.output_embeddings, backbone.softcap)
 
 
@@ -35,11 +44,19 @@ def reader(shape: str, cache_bytes: int = 1 << 24, deterministic: bool = False) 
     return CausalReader(*model(shape), cache_bytes, deterministic)
 
 
+def shown(shape: str, pictures: Pictures) -> Media | None:
+    if not pictures:
+        return None
+    if shape == GEMMA3:
+        return gemma3_tiny.media([seed for seed, _ in pictures])
+    return gemma4_tiny.media(shape, list(pictures))
+
+
 def prompt(shape: str, pictures: Pictures = BOTH, before: int = 0, text: int = 60, question: int = 1) -> Prompt:
     """``before`` tokens of text, pictures, a text and a question about them."""
     rng = random.Random(7)
     opening = HEAD + tuple(rng.choices(range(5, 90), k=before))
-    media = gemma4_tiny.media(shape, list(pictures)) if pictures else None
+    media = shown(shape, pictures)
     ids = media.ids if media else ()
     state = (*opening, *ids, *rng.choices(range(5, 90), k=text))
     asked = random.Random(question)
@@ -60,7 +77,7 @@ def right(shape: str, asked: Prompt, reading: Reading) -> bool:
     return distance(probabilities(reading), fresh(shape, asked)) < TOLERANCE
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", MODELS)
 def test_cached_equals_uncached(shape: str) -> None:
     """The same pictures under another question and another text, one more picture, another one of the same ids."""
     on = reader(shape)
@@ -73,13 +90,14 @@ def test_cached_equals_uncached(shape: str) -> None:
     for pictures, shared in (((*BOTH, (3, SHORT)), BOTH), (((1, SHORT), (5, LONG)), BOTH[:1]), (((4, SHORT),), ())):
         asked = prompt(shape, pictures, question=3)
         reading = read(on, asked)
-        known = sum(2 + rows * columns for _, (rows, columns) in shared)
+        media = shown(shape, shared)
+        known = len(media.ids) if media else 0
         # What is before the first placeholder of another picture is known too.
         assert len(HEAD) + known <= reading.reused <= len(HEAD) + known + 1
         assert right(shape, asked, reading)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", MODELS)
 @pytest.mark.parametrize("part", [1, 5, 13, 30])
 def test_chunked_equals_whole(shape: str, part: int) -> None:
     on, asked = reader(shape), prompt(shape)
@@ -94,7 +112,7 @@ def test_chunked_equals_whole(shape: str, part: int) -> None:
     assert right(shape, asked, outcome)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", MODELS)
 def test_batched_equals_alone(shape: str) -> None:
     """Texts and pictures, with and without a past, in one pass."""
     on = reader(shape)
@@ -109,7 +127,7 @@ def test_batched_equals_alone(shape: str) -> None:
         assert right(shape, one, outcome)
 
 
-@pytest.mark.parametrize("shape", ["31B", "12B"])
+@pytest.mark.parametrize("shape", ["31B", "12B", GEMMA3])
 def test_an_image_across_a_place_to_go_on_from(shape: str) -> None:
     """Parts of a deterministic reader end after the image that lies across a multiple of their length."""
     before = SNAPSHOT_EVERY - len(HEAD) - 20
@@ -135,7 +153,7 @@ def test_an_image_across_a_place_to_go_on_from(shape: str) -> None:
     assert isinstance(outcome, Reading) and same_bits(outcome.logits, readings[1].logits)
 
 
-@pytest.mark.parametrize("shape", ["31B", "12B"])
+@pytest.mark.parametrize("shape", ["31B", "12B", GEMMA3])
 def test_a_cache_that_holds_half_of_an_image(shape: str) -> None:
     """It ends where there was no more room; the image is read again as a whole."""
     before = SNAPSHOT_EVERY - len(HEAD) - 20
@@ -151,7 +169,7 @@ def test_a_cache_that_holds_half_of_an_image(shape: str) -> None:
     assert right(shape, again, reading)
 
 
-@pytest.mark.parametrize("shape", ["26B", "12B"])
+@pytest.mark.parametrize("shape", ["26B", "12B", GEMMA3])
 def test_many_questions_through_an_engine_read_the_pictures_once(shape: str) -> None:
     asked = [prompt(shape, question=i) for i in range(5)]
     engine = Engine(reader(shape), Policy(step_tokens=20))
