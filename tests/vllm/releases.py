@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 from vectors import FLASH, OMNI
 
 from quaver.heads.joint_schema import JointSchemaHead
+
+#: The deviation of matrices that transformers draws.
+DRAWN = 0.02
 
 
 def smooth_flash(folder: Path, seed: int = 1) -> Path:
@@ -25,8 +29,7 @@ def smooth_flash(folder: Path, seed: int = 1) -> Path:
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(seed)
     Qwen3_5ForConditionalGeneration(Qwen3_5Config.from_pretrained(folder)).bfloat16().save_pretrained(folder)
-    head = JointSchemaHead(**json.loads((folder / "joint_head_config.json").read_text()))
-    save_file(head.bfloat16().state_dict(), folder / "joint_head.safetensors")
+    _draw_head(folder)
     return folder
 
 
@@ -41,6 +44,29 @@ def even_omni(folder: Path) -> Path:
     config["thinker_config"]["vision_config"]["num_heads"] = 2
     (folder / "config.json").write_text(json.dumps(config))
     return folder
+
+
+def smooth_omni(folder: Path) -> Path:
+    """clef-omni-tiny with matrices scaled down to the deviation with which transformers draws them and a head as it is
+    drawn, so that answers in bfloat16 can be compared."""
+    torch.manual_seed(1)
+    _copy(OMNI, folder)
+    for index in OMNI.glob("*.safetensors.index.json"):
+        shutil.copy(index, folder)
+    for file in OMNI.glob("model*.safetensors"):
+        save_file({name: _smooth(tensor) for name, tensor in load_file(file).items()}, folder / file.name)
+    _draw_head(folder)
+    return folder
+
+
+def _draw_head(folder: Path) -> None:
+    head = JointSchemaHead(**json.loads((folder / "joint_head_config.json").read_text()))
+    save_file(head.bfloat16().state_dict(), folder / "joint_head.safetensors")
+
+
+def _smooth(tensor: Tensor) -> Tensor:
+    deviation = float(tensor.float().std()) if tensor.ndim > 1 else 0.0
+    return (tensor.float() * (DRAWN / deviation)).to(tensor.dtype) if deviation > DRAWN else tensor
 
 
 def _copy(release: Path, folder: Path) -> None:
