@@ -48,6 +48,12 @@ def decider(folder: Path) -> Iterator[Decider[Any]]:
         yield decider
 
 
+@pytest.fixture(scope="module")
+def as_vllm(folder: Path) -> Iterator[Decider[Any]]:
+    with quaver.load(str(folder), dtype="float32", prompt_style="vllm") as decider:
+        yield decider
+
+
 def body(images: Sequence[Image.Image], state: str = STATE, **more: Any) -> dict[str, Any]:
     return {"state": state, "questions": {"what": QUESTION}, "images": list(images), **more}
 
@@ -56,17 +62,26 @@ def answer(decider: Decider[Any], asked: dict[str, Any]) -> list[float]:
     return list(decider.systemone(asked)["answers"]["what"]["probabilities"].values())
 
 
-def own(folder: Path, images: Sequence[Image.Image], text: str) -> tuple[list[int], torch.Tensor]:
-    """The ids of a whole turn and the probabilities of the next token, by transformers alone."""
-    processor: Any = AutoProcessor.from_pretrained(folder)
+def chat(folder: Path, images: Sequence[Image.Image], text: str) -> Any:
+    """The inputs of the model for a whole turn, by transformers' own processor."""
     parts = [{"type": "image", "image": image} for image in images] + [{"type": "text", "text": text}]
-    inputs = processor.apply_chat_template(
+    return processor(folder).apply_chat_template(
         [{"role": "user", "content": parts}],
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,
         return_tensors="pt",
     )
+
+
+@cache
+def processor(folder: Path) -> Any:
+    return AutoProcessor.from_pretrained(folder)
+
+
+def own(folder: Path, images: Sequence[Image.Image], text: str) -> tuple[list[int], torch.Tensor]:
+    """The ids of a whole turn and the probabilities of the next token, by transformers alone."""
+    inputs = chat(folder, images, text)
     model = Gemma3ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
     with torch.inference_mode():
         logits = model.eval()(**inputs).logits[0, -1]
@@ -99,13 +114,19 @@ def test_pictures_and_their_order_change_the_answer(decider: Decider[Any]) -> No
             assert max(abs(a - b) for a, b in zip(one, other, strict=True)) > 100 * TOLERANCE
 
 
-def test_the_style_of_vllm(folder: Path) -> None:
+def test_the_style_of_vllm(folder: Path, as_vllm: Decider[Any]) -> None:
     ids, whole = own(folder, [picture(1)], AS_VLLM)
     held = [float(whole[PromptTokenizer(folder / "tokenizer.json").fixed(label)[0]]) for label in "ABC"]
-    with quaver.load(str(folder), dtype="float32", prompt_style="vllm") as decider:
-        assert decider.encode(body([picture(1)])).ids == ids
-        expected = [value / sum(held) for value in held]
-        assert answer(decider, body([picture(1)])) == pytest.approx(expected, abs=TOLERANCE)
+    assert as_vllm.encode(body([picture(1)])).ids == ids
+    expected = [value / sum(held) for value in held]
+    assert answer(as_vllm, body([picture(1)])) == pytest.approx(expected, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("state", ["", "\n\nbegins with lines", "  two spaces", "Ends in lines\n\n"])
+def test_the_style_of_vllm_is_the_whole_chat(folder: Path, as_vllm: Decider[Any], state: str) -> None:
+    for images in ([picture(1)], [picture(1), picture(2)]):
+        ids = chat(folder, images, AS_VLLM.replace(STATE, state))["input_ids"][0].tolist()
+        assert as_vllm.encode(body(images, state)).ids == ids
 
 
 def test_a_picture_is_known_by_its_pixels_and_not_looked_at_twice(decider: Decider[Any]) -> None:

@@ -158,11 +158,12 @@ def rendered_ids(name: str, content: str) -> list[int]:
 
 
 def smollm2() -> Path:
-    """SmolLM2-135M-Instruct as a release, converted on first use, which takes about a minute."""
-    to = ROOT / ".cache" / "smollm2-135m"
+    """SmolLM2-135M-Instruct where ``scripts/convert_gguf.py smollm2-135m`` writes it; on first use, which takes
+    about a minute, from the package that is installed and without a download."""
+    script = runpy.run_path(str(ROOT / "scripts/convert_gguf.py"))
+    to: Path = script["CACHE"] / "models/smollm2-135m"
     if not to.is_dir():
-        convert = runpy.run_path(str(ROOT / "scripts/convert_gguf.py"))["convert"]
-        convert(_smollm2_source() / SMOLLM2, to)
+        script["convert"](_smollm2_source() / SMOLLM2, to)
     return to
 
 
