@@ -1,22 +1,38 @@
-"""Causal attention of new tokens that go on from a past, by CPU kernels that know plain causal attention only."""
+"""Causal attention of new tokens that go on from a past, on a CPU, by kernels for plain attention and for products."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
+
+from quaver.models.wide_linear import multiplies_bfloat16
+
+#: With fewer tokens to see, the kernel for plain attention is quicker.
+LEAST_BY_PRODUCTS = 64
+#: New tokens of which scores are computed at a time, and how many scores there may be at most: some 16 MB.
+BLOCK, SCORES = 256, 1 << 23
 
 
-def attend_after(query: Tensor, key: Tensor, value: Tensor, past: tuple[Tensor, Tensor], scale: float) -> Tensor:
+def attend_after(
+    query: Tensor, key: Tensor, value: Tensor, past: tuple[Tensor, Tensor] | None, scale: float
+) -> Tensor:
     """What new tokens make of a past and of themselves, [H, n, D].
 
     query [H, n, D]; key, value [Hk, n, D] of the new tokens and ``past`` those before them, [Hk, m, D], where
     H / Hk heads in a row share a key. All must be on the CPU.
-
-    A mask over past and new tokens would be computed in full, what it hides included. The past is seen whole and
-    the new tokens causally instead, and each part weighs as much as its sum has in the softmax over both.
     """
-    before, before_sums = _attention(query, *past, scale, causal=False)
+    total = key.shape[1] + (past[0].shape[1] if past else 0)
+    if query.dtype == torch.bfloat16 and total >= LEAST_BY_PRODUCTS and multiplies_bfloat16():
+        if past:
+            key, value = (torch.cat(pair, dim=1) for pair in zip(past, (key, value), strict=True))
+        return _by_products(query, key, value, scale)
     own, own_sums = _attention(query, key, value, scale, causal=True)
+    if not past:
+        return own
+    # A mask over past and new tokens would be computed in full, what it hides included. The past is seen whole and
+    # the new tokens causally instead, and each part weighs as much as its sum has in the softmax over both.
+    before, before_sums = _attention(query, *past, scale, causal=False)
     weight = (before_sums - own_sums).sigmoid_().unsqueeze(-1)
     return torch.lerp(own.to(weight.dtype), before.to(weight.dtype), weight).to(query.dtype)
 
@@ -27,3 +43,34 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: 
         query[None], key[None], value[None], 0.0, causal, scale=scale
     )
     return output[0], sums[0]
+
+
+def _by_products(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    """Attention of the last n of t tokens, [H, n, D], by bfloat16 products, which torch's own kernel for it lacks.
+
+    query [H, n, D]; key, value [Hk, t, D]. Scores come out of a product as bfloat16, which would move large ones too
+    far. So they are computed twice, the second time less their row's maximum, which one more column of the factors
+    brings in before anything is rounded: the scores that weigh most are then the smallest numbers, and exact.
+    """
+    heads, tokens, width = query.shape
+    groups, total = key.shape[:2]
+    before = total - tokens
+    query, key = pad(query, (0, 1)), pad(key, (0, 1), value=-1.0).mT
+    output = query.new_empty(heads, tokens, width)
+    block = max(32, min(BLOCK, SCORES // (heads * total)))
+    for first in range(0, tokens, block):
+        stop = min(first + block, tokens)
+        size, seen = stop - first, before + stop
+        keys = key[..., :seen]
+        # Heads that share a key are rows of one product.
+        asking = query[:, first:stop].reshape(groups, -1, width + 1)
+        later = query.new_full((size, size), -torch.inf).triu_(1)
+        scores = torch.bmm(asking, keys)
+        own = scores.view(heads, size, seen)[..., -size:]
+        own.add_(later)
+        asking[..., width] = scores.amax(-1)
+        torch.bmm(asking, keys, out=scores)
+        own.add_(later)
+        weights = scores.mul_(scale).softmax(-1)
+        output[:, first:stop] = torch.bmm(weights, value[:, :seen]).view(heads, size, width)
+    return output

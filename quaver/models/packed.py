@@ -97,7 +97,7 @@ class Packing:
         mixed = []
         for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True):
             past = self._past(row, layer) if row.past else None
-            if past and mask is None:
+            if mask is None and self.causal and k.device.type == "cpu":
                 mixed.append(attend_after(q, k, v, past, scaling))
                 continue
             if past:

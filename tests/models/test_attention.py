@@ -8,16 +8,29 @@ import torch
 from quaver.models.attention import attend_after
 
 
-@pytest.mark.parametrize(("new", "past"), [(1, 1), (3, 700), (300, 64), (65, 33)])
+@pytest.mark.parametrize(("new", "past"), [(1, 1), (3, 700), (300, 64), (65, 33), (600, 0), (5, 0)])
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-6), (torch.bfloat16, 2**-6)]
+    ("dtype", "sharpness", "tolerance"),
+    [
+        (torch.float64, 1, 1e-12),
+        (torch.float32, 1, 2e-6),
+        (torch.bfloat16, 1, 2**-6),
+        # Scores of some hundreds, of which a bfloat16 has whole numbers only.
+        (torch.float64, 20, 1e-11),
+        (torch.float32, 20, 2e-5),
+        (torch.bfloat16, 20, 2**-6),
+    ],
 )
-def test_equals_the_softmax_over_past_and_new(new: int, past: int, dtype: torch.dtype, tolerance: float) -> None:
+def test_equals_the_softmax_over_past_and_new(
+    new: int, past: int, dtype: torch.dtype, sharpness: float, tolerance: float
+) -> None:
     torch.manual_seed(new)
     # As in a packed batch: heads of the query lie inside tokens.
     query = torch.randn(new, 4, 32, dtype=dtype).transpose(0, 1)
     key, value = torch.randn(2, 2, past + new, 32, dtype=dtype)
-    found = attend_after(query, key[:, past:], value[:, past:], (key[:, :past], value[:, :past]), 0.3)
+    query *= sharpness
+    known = (key[:, :past], value[:, :past]) if past else None
+    found = attend_after(query, key[:, past:], value[:, past:], known, 0.3)
 
     wide_key, wide_value = (x.double().repeat_interleave(2, dim=0) for x in (key, value))
     hidden = torch.ones(new, past + new, dtype=torch.bool).triu(past + 1)
