@@ -85,8 +85,12 @@ def _cold(plan: Plan, texts: Texts, clients: dict[Engine, httpx.Client]) -> list
 
 
 def _follow_ups(plan: Plan, texts: Texts, clients: dict[Engine, httpx.Client]) -> list[Check]:
-    """vLLM keeps recurrent states at the end of its blocks only, so its first follow-up may read all again."""
+    """vLLM keeps recurrent states at the end of its blocks only, so every follow-up reads the rest of one again.
+
+    The three prompts of the first request may find each other's blocks, or read all three times.
+    """
     tokens, rounds = plan.tokens(4096), plan.rounds or ROUNDS
+    first: list[dict[Engine, float]] = []
     again: list[float] = []
     theirs: dict[str, list[float]] = {"second": [], "third and fourth": []}
     for number in range(rounds):
@@ -96,14 +100,16 @@ def _follow_ups(plan: Plan, texts: Texts, clients: dict[Engine, httpx.Client]) -
             rest()
             bodies = [body(state, texts.questions(0, f"{number} {turn}")) for turn in range(4)]
             taken[engine] = [seconds(partial(posted, client, asked)) for asked in bodies]
+        first.append({engine: values[0] for engine, values in taken.items()})
         again.append(median(taken["quaver"][1:]))
         theirs["second"].append(taken["vllm"][1])
         theirs["third and fourth"].append(median(taken["vllm"][2:]))
+    notes = {"rounds": rounds, "first": first}
     checks = []
     for (which, values), target in zip(theirs.items(), (10.0, 4.0), strict=True):
         what = f"the {which} three questions about a state of {tokens}"
         figures = {"quaver": median(again), "vllm": median(values)}
-        checks.append(Check("h", what, figures, "s", ratio(values, again), ">=", target, {"rounds": rounds}))
+        checks.append(Check("h", what, figures, "s", ratio(values, again), ">=", target, notes))
     return checks
 
 

@@ -25,7 +25,7 @@ OWN = ROOT / ".venv-vllm/bin/python"
 #: Seconds; vLLM compiles on its first start.
 START = 900
 #: GiB on a CPU, in either engine, for states that may come again.
-KEPT = 2
+KEPT = 4
 #: What vLLM's workers do on a CPU: as many threads as any process, bound to no core.
 CPU = {"VLLM_CPU_KVCACHE_SPACE": str(KEPT), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
 QUIET = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONPATH": str(ROOT)}
