@@ -23,6 +23,7 @@ PLAIN = {
     "max_position_embeddings": 512,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "decoder_sparse_step": 1}
+SHARED = {"shared_expert_intermediate_size": 16}
 HYBRID = {
     "layer_types": ["linear_attention", "full_attention", "linear_attention"],
     "linear_num_key_heads": 2,
@@ -73,9 +74,11 @@ SUPPORTED: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral sliding": ("mistral", {"sliding_window": WINDOW}),
     "qwen2": ("qwen2", {}),
     "qwen2 sliding": ("qwen2", {"layer_types": SLIDING, "sliding_window": WINDOW, "use_sliding_window": True}),
+    "qwen2 experts": ("qwen2_moe", EXPERTS | SHARED),
     "qwen3": ("qwen3", {}),
     "qwen3 experts": ("qwen3_moe", EXPERTS),
     "qwen3.5": ("qwen3_5_text", HYBRID),
+    "qwen3.5 experts": ("qwen3_5_moe_text", HYBRID | EXPERTS | SHARED),
     "qwen3.5 with eyes": ("qwen3_5", HYBRID),
     "lfm2": ("lfm2", SHORT),
     "lfm2 experts": ("lfm2_moe", SHORT | {"num_dense_layers": 1, "num_experts": 4, "num_experts_per_tok": 2}),
