@@ -8,18 +8,18 @@ from pathlib import Path
 
 import torch
 from engine_report import Check
-from engine_sides import CACHE_BYTES, Plan
+from engine_sides import CACHE_BYTES, Plan, in_a_thread_that_ends
 from engine_texts import Texts
 from engine_timing import in_turns, matrix_peak, medians, ratio
 
 from quaver.engine import Engine, Policy
 from quaver.engine.causal import CausalPrompt, CausalReader
 from quaver.engine.joint import JointHead
-from quaver.models.backbone import Row
 from quaver.models.clef import load_clef
-from quaver.models.placement import prepare_thread, step_tokens
+from quaver.models.placement import step_tokens
 from quaver.models.release import inspect
 from quaver.models.wide_linear import multiplies_bfloat16
+from quaver.prompts.encoded import Encoded
 
 
 def cold_state(plan: Plan) -> list[Check]:
@@ -69,23 +69,25 @@ def overhead(plan: Plan) -> list[Check]:
 
 
 def _overhead(plan: Plan, folder: Path, tokens: int, target: float) -> Check:
-    texts, release = Texts(folder), load_clef(inspect(folder), "cpu", plan.dtype)
-    backbone = release.backbone
-    reader = CausalReader(backbone, JointHead.load(folder, backbone), CACHE_BYTES)
-    step, together = step_tokens(backbone.device)
-    engine = Engine(reader, Policy(step, together=together))
+    def reader() -> CausalReader[Encoded]:
+        backbone = load_clef(inspect(folder), "cpu", plan.dtype).backbone
+        return CausalReader(backbone, JointHead.load(folder, backbone), CACHE_BYTES)
+
+    texts, ours = Texts(folder), in_a_thread_that_ends(reader)
+    step, together = step_tokens(ours.backbone.device)
     encoded = texts.encoded(texts.sized(tokens, 0))
-    inputs = backbone.prepare(encoded.ids)
+    inputs = ours.backbone.prepare(encoded.ids)
+    engine = Engine(ours, Policy(step, together=together))
+    with plan.bare(folder) as bare:
 
-    def sides(number: int) -> dict[str, Callable[[], object]]:
-        # Another salt is another state to the cache.
-        prompt = CausalPrompt(encoded, inputs, salt=str(number))
-        return {
-            "engine": lambda: engine.submit([prompt]).result(),
-            "backbone": lambda: thread.submit(backbone.forward, [Row(inputs, 0, len(inputs))]).result(),
-        }
+        def sides(number: int) -> dict[str, Callable[[], object]]:
+            # Another salt is another state to the cache.
+            prompt = CausalPrompt(encoded, inputs, salt=str(number))
+            return {
+                "engine": lambda: engine.submit([prompt]).result(),
+                "backbone": lambda: bare.forward(encoded.ids),
+            }
 
-    with ThreadPoolExecutor(1, initializer=prepare_thread) as thread:
         in_turns(1, lambda _: sides(-1))
         measured = in_turns(plan.rounds or (3 if tokens > 1000 else 15), sides)
     engine.close()

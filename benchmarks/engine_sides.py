@@ -7,12 +7,13 @@ both sides took up to 1.6 times as long.
 from __future__ import annotations
 
 import json
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import torch
 from clef_finetune._vendor import joint_schema_model as reference
@@ -22,6 +23,12 @@ from transformers import AutoTokenizer, Qwen3_5ForConditionalGeneration
 
 import quaver
 from quaver.decider import Decider
+from quaver.models.backbone import Row
+from quaver.models.clef import load_clef
+from quaver.models.placement import prepare_thread
+from quaver.models.release import inspect
+
+Loaded = TypeVar("Loaded")
 
 #: Room for some states of the longest kind that is asked about.
 CACHE_BYTES = 1 << 30
@@ -51,14 +58,34 @@ class Plan:
         return quaver.load(str(release), device="cpu", dtype=self.dtype, state_cache_bytes=cache_bytes)
 
     def reference(self, release: Path) -> Reference:
-        return Reference(release, self.dtype)
+        return Reference(_load, release, self.dtype)
+
+    def bare(self, release: Path) -> Bare:
+        return Bare(_load_bare, release, self.dtype)
 
 
-class Reference:
+class _Apart:
+    """A side in a process of its own, in which ``load`` is called with the release and the precision."""
+
+    def __init__(self, load: Callable[[Path, str], None], release: Path, dtype: str) -> None:
+        self._process = ProcessPoolExecutor(1, get_context("spawn"), load, (release, dtype))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._process.shutdown()
+
+
+class Bare(_Apart):
+    """Our backbone alone, without queue, scheduler, head or cache."""
+
+    def forward(self, ids: tuple[int, ...]) -> None:
+        self._process.submit(_forward_bare, ids).result()
+
+
+class Reference(_Apart):
     """The published code over transformers' own model: one request after another, nothing kept between them."""
-
-    def __init__(self, release: Path, dtype: str) -> None:
-        self._process = ProcessPoolExecutor(1, get_context("spawn"), _load, (release, dtype))
 
     def systemone(self, body: dict[str, Any]) -> dict[str, Any]:
         """Answers a body."""
@@ -72,14 +99,8 @@ class Reference:
         """Of the matrix products that a backbone cannot do without: its linear layers and causal attention."""
         return self._process.submit(_flops, tokens).result()
 
-    def __enter__(self) -> Reference:
-        return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
-        self._process.shutdown()
-
-
-#: Of the reference's process.
+#: Of the process that this is.
 _loaded: dict[str, Any] = {}
 
 
@@ -111,3 +132,20 @@ def _flops(tokens: int) -> float:
     attention = sum(hasattr(layer, "self_attn") for layer in layers)
     width = config.num_attention_heads * config.head_dim
     return 2.0 * linear * tokens + 2.0 * attention * width * tokens**2
+
+
+def _load_bare(release: Path, dtype: str) -> None:
+    prepare_thread()
+    _loaded["backbone"] = in_a_thread_that_ends(lambda: load_clef(inspect(release), "cpu", dtype)).backbone
+
+
+def _forward_bare(ids: tuple[int, ...]) -> None:
+    backbone = _loaded["backbone"]
+    inputs = backbone.prepare(ids)
+    backbone.forward([Row(inputs, 0, len(inputs))])
+
+
+def in_a_thread_that_ends(load: Callable[[], Loaded]) -> Loaded:
+    """What ``load`` gives, without leaving OpenMP workers behind."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(load).result()

@@ -14,6 +14,7 @@ from quaver.decider.family import EncodedView, Family, Limits, Prepared, PromptE
 from quaver.decider.media import check_budget, media_placed
 from quaver.engine.job import Finished, Prompt
 from quaver.errors import BadRequest, QuaverError
+from quaver.models.placement import on_one_core
 from quaver.protocol import local_media, parse, reply
 from quaver.questions import (
     Answer,
@@ -115,7 +116,7 @@ class Decider(Generic[Prompt]):
         thresholds = self._thresholds(request)
         self._check_labels(request)
         check_budget(request, self.name, self.limits)
-        with media_placed(request, self.name, self.limits):
+        with media_placed(request, self.name, self.limits), on_one_core():
             prepared = self._family.prepare(request, reading, on_overflow)
         prepare = time.monotonic() - started
 

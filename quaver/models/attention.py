@@ -14,9 +14,7 @@ LEAST_BY_PRODUCTS = 64
 BLOCK, SCORES = 256, 1 << 23
 
 
-def attend_after(
-    query: Tensor, key: Tensor, value: Tensor, past: tuple[Tensor, Tensor] | None, scale: float
-) -> Tensor:
+def attend_after(query: Tensor, key: Tensor, value: Tensor, past: tuple[Tensor, Tensor] | None, scale: float) -> Tensor:
     """What new tokens make of a past and of themselves, [H, n, D].
 
     query [H, n, D]; key, value [Hk, n, D] of the new tokens and ``past`` those before them, [Hk, m, D], where

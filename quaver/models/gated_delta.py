@@ -167,7 +167,11 @@ def _chunk(query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tenso
 
     change = change.view(*every, value_width).mul_((last - past).exp2_().to(precision) * key_unit)
     state.mul_(last.exp2().to(precision).transpose(2, 3))
-    shared.add_(torch.bmm(key.mT, change.transpose(2, 3).reshape(-1, tokens, group * value_width)))
+    written = change.transpose(2, 3).reshape(-1, tokens, group * value_width)
+    if factors == precision:
+        shared.baddbmm_(key.mT, written)
+    else:
+        shared.add_(torch.bmm(key.mT, written))
     return output
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 
 import torch
+from threadpoolctl import ThreadpoolController
 
 from quaver.errors import Unavailable
 
@@ -74,3 +78,22 @@ def prepare_thread() -> None:
     the thread's first parallel operation, and never in a caller's thread.
     """
     torch.set_flush_denormal(True)
+
+
+@contextmanager
+def on_one_core() -> Iterator[None]:
+    """Inside, what the calling thread computes with torch keeps to that thread.
+
+    Otherwise its first picture would bring OpenMP workers that stay as long as the thread does. While a process has
+    more of them than there are CPUs they sleep between any two operations, the engine's too: its passes take 1.6 times
+    as long.
+    """
+    # A thread is given torch's number of workers when torch is first asked in it, which would undo the limit.
+    torch.get_num_threads()
+    with _libraries().limit(limits=1, user_api="openmp"):
+        yield
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()

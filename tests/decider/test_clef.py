@@ -16,6 +16,7 @@ import quaver
 from quaver.decider import Decider
 from quaver.decider.family import Prepared
 from quaver.errors import BadMedia, BadQuestion, BadRequest, Expired, TooLong
+from quaver.models.processor import MediaProcessor
 
 CASES = {case["id"]: case for case in cases("clef-flash-tiny/cases")}
 ANSWERED = [case for case in CASES.values() if case.get("answers") and not case.get("max_length")]
@@ -188,6 +189,26 @@ def test_many_threads_share_a_decider(decider: Decider[Any]) -> None:
         for together, expected in zip(pool.map(decider.systemone, bodies), alone, strict=True):
             for name, answer in expected["answers"].items():
                 assert probabilities(together["answers"][name]) == pytest.approx(probabilities(answer), abs=TOLERANCE)
+
+
+def test_a_picture_is_prepared_without_workers(decider: Decider[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    read = MediaProcessor._encode
+
+    def watched(*arguments: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return read(*arguments)
+
+    monkeypatch.setattr(MediaProcessor, "_encode", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        decider.systemone(
+            {"state": STATE, "questions": {"late": QUESTIONS["late"]}, "images": [FLASH / "media/odd_37x91.png"]}
+        )
+        assert threads == [1] and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_an_answered_request_leaves_nothing_to_the_garbage_collector(decider: Decider[Any]) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quaver.errors import Unavailable
-from quaver.models.placement import prepare_thread, resolve_device, resolve_dtype
+from quaver.models.placement import on_one_core, prepare_thread, resolve_device, resolve_dtype
 
 
 def test_auto_takes_cuda_when_it_is_there() -> None:
@@ -41,3 +41,20 @@ def test_a_prepared_thread_has_no_denormals_and_leaves_others_alone() -> None:
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(prepared).result() == 0
     assert smallest() > 0
+
+
+def test_on_one_core_bounds_the_calling_thread_alone() -> None:
+    def threads() -> tuple[int, int, int]:
+        with on_one_core():
+            inside = torch.get_num_threads()
+            with ThreadPoolExecutor(1) as pool:
+                other = pool.submit(torch.get_num_threads).result()
+        return inside, other, torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(threads).result() == (1, 2, 2)
+    finally:
+        torch.set_num_threads(before)
