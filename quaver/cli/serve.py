@@ -84,9 +84,10 @@ def serve(
         serve_vllm.start(model, _given(context), _keys(api_key or [], None), context.args)
     if model.startswith("-") or context.args:
         raise typer.BadParameter(f"no such option or argument: {' '.join([model, *context.args])}")
-    from quaver.server import ServerConfig, run
+    from quaver.server import ServerConfig, check_address, run
 
     config = ServerConfig(host=host, port=port, api_keys=_keys(api_key or [], api_keys_file), salt_by_key=salt_by_key)
+    check_address(config)
     # With the decider comes torch, which takes seconds; wrong options are told before.
     from quaver.decider import find_model, limits_of
     from quaver.media import DecoderPool, MediaPolicy, MediaReader

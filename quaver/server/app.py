@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from quaver.errors import QuaverError
+from quaver.errors import QuaverError, Unavailable
 from quaver.server.config import ServerConfig
 from quaver.server.errors import on_http_error, on_quaver_error
 from quaver.server.metrics import Metrics
@@ -63,6 +64,23 @@ def create_app(
     # Made once: it takes a third of a second, in the event loop, and anyone may ask for it.
     app.openapi = cache(lambda: document(app))  # type: ignore[method-assign]
     return app
+
+
+def check_address(config: ServerConfig) -> None:
+    """Raises Unavailable when a server cannot listen where ``config`` says; to be told before a model is loaded."""
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                # As uvicorn's own, so that connections that linger do not count.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
+    except OSError as error:
+        where = f"{config.host}:{config.port}"
+        raise Unavailable(f"cannot listen on {where} ({error}); choose another host or port") from error
 
 
 def run(decider: Answerer, config: ServerConfig | None = None) -> None:

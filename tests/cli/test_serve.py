@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -88,3 +89,14 @@ def test_mistakes_are_explained(
     assert done.exit_code in (1, 2)
     told = " ".join(done.output.replace("│", " ").split()) + str(done.exception)
     assert message in told
+
+
+def test_a_place_that_is_taken_is_told_before_anything_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(app, ["serve", "nowhere/such-model", "--port", str(port)])
+    assert f"cannot listen on 127.0.0.1:{port}" in str(done.exception)
+    assert "loading" not in done.output
+    # The same place when nobody has it: then the model is the mistake.
+    done = CliRunner().invoke(app, ["serve", "./nowhere", "--port", str(port)])
+    assert "cannot listen" not in str(done.exception) and "loading" in done.output
