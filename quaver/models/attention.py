@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from quaver.models.wide_linear import multiplies_bfloat16
 
@@ -14,17 +14,30 @@ LEAST_BY_PRODUCTS = 64
 BLOCK, SCORES = 256, 1 << 23
 
 
-def attend_after(query: Tensor, key: Tensor, value: Tensor, past: tuple[Tensor, Tensor] | None, scale: float) -> Tensor:
+def attend_after(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    past: tuple[Tensor, Tensor] | None,
+    scale: float,
+    mask: Tensor | None = None,
+) -> Tensor:
     """What new tokens make of a past and of themselves, [H, n, D].
 
     query [H, n, D]; key, value [Hk, n, D] of the new tokens and ``past`` those before them, [Hk, m, D], where
-    H / Hk heads in a row share a key. All must be on the CPU.
+    H / Hk heads in a row share a key; ``mask`` [n, m + n] is added to scores, None for plain causal attention. All
+    must be on the CPU.
     """
     total = key.shape[1] + (past[0].shape[1] if past else 0)
-    if query.dtype == torch.bfloat16 and total >= LEAST_BY_PRODUCTS and multiplies_bfloat16():
-        if past:
-            key, value = (torch.cat(pair, dim=1) for pair in zip(past, (key, value), strict=True))
-        return _by_products(query, key, value, scale)
+    by_products = query.dtype == torch.bfloat16 and total >= LEAST_BY_PRODUCTS and multiplies_bfloat16()
+    if past and (by_products or mask is not None):
+        key, value = (torch.cat(pair, dim=1) for pair in zip(past, (key, value), strict=True))
+    if by_products:
+        return _by_products(query, key, value, scale, mask)
+    if mask is not None:
+        return scaled_dot_product_attention(
+            query[None], key[None], value[None], attn_mask=mask, scale=scale, enable_gqa=True
+        )[0]
     own, own_sums = _attention(query, key, value, scale, causal=True)
     if not past:
         return own
@@ -43,32 +56,35 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, scale: float, causal: 
     return output[0], sums[0]
 
 
-def _by_products(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+def _by_products(query: Tensor, key: Tensor, value: Tensor, scale: float, mask: Tensor | None) -> Tensor:
     """Attention of the last n of t tokens, [H, n, D], by bfloat16 products, which torch's own kernel for it lacks.
 
-    query [H, n, D]; key, value [Hk, t, D]. Scores come out of a product as bfloat16, which would move large ones too
-    far. So they are computed twice, the second time less their row's maximum, which one more column of the factors
-    brings in before anything is rounded: the scores that weigh most are then the smallest numbers, and exact.
+    query [H, n, D]; key, value [Hk, t, D]; mask [n, t] or None as above. Scores come out of a product as bfloat16,
+    which would move large ones too far. So they are computed twice, the second time less their row's maximum, which
+    one more column of the factors brings in before anything is rounded: the scores that weigh most are then the
+    smallest numbers, and exact.
     """
     heads, tokens, width = query.shape
     groups, total = key.shape[:2]
-    before = total - tokens
     query, key = pad(query, (0, 1)), pad(key, (0, 1), value=-1.0).mT
     output = query.new_empty(heads, tokens, width)
     block = max(32, min(BLOCK, SCORES // (heads * total)))
     for first in range(0, tokens, block):
         stop = min(first + block, tokens)
-        size, seen = stop - first, before + stop
+        size = stop - first
+        if mask is None:
+            seen, hidden = total - tokens + stop, query.new_full((size, size), -torch.inf).triu_(1)
+        else:
+            seen, hidden = total, mask[first:stop]
         keys = key[..., :seen]
         # Heads that share a key are rows of one product.
         asking = query[:, first:stop].reshape(groups, -1, width + 1)
-        later = query.new_full((size, size), -torch.inf).triu_(1)
         scores = torch.bmm(asking, keys)
-        own = scores.view(heads, size, seen)[..., -size:]
-        own.add_(later)
+        partly_hidden = scores.view(heads, size, seen)[..., -hidden.shape[1] :]
+        partly_hidden.add_(hidden)
         asking[..., width] = scores.amax(-1)
         torch.bmm(asking, keys, out=scores)
-        own.add_(later)
+        partly_hidden.add_(hidden)
         weights = scores.mul_(scale).softmax(-1)
         output[:, first:stop] = torch.bmm(weights, value[:, :seen]).view(heads, size, width)
     return output

@@ -97,8 +97,8 @@ class Packing:
         mixed = []
         for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True):
             past = self._past(row, layer) if row.past else None
-            if mask is None and self.causal and k.device.type == "cpu":
-                mixed.append(attend_after(q, k, v, past, scaling))
+            if self.causal and k.device.type == "cpu":
+                mixed.append(attend_after(q, k, v, past, scaling, mask))
                 continue
             if past:
                 k, v = (torch.cat(pair, dim=1) for pair in zip(past, (k, v), strict=True))

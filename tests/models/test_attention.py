@@ -38,3 +38,22 @@ def test_equals_the_softmax_over_past_and_new(
     expected = scores.softmax(-1) @ wide_value
     assert found.dtype == dtype
     assert (found.double() - expected).abs().max() <= tolerance * expected.abs().max()
+
+
+@pytest.mark.parametrize("past", [0, 90])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 2**-6)])
+def test_a_mask_hides_and_shows_what_it_says(past: int, dtype: torch.dtype, tolerance: float) -> None:
+    """A window of 50 tokens, and 40 tokens that see each other both ways."""
+    torch.manual_seed(past)
+    query, new = torch.randn(4, 400, 32, dtype=dtype), past + 400
+    key, value = torch.randn(2, 2, new, 32, dtype=dtype)
+    allowed = torch.ones(400, new, dtype=torch.bool).tril(past)
+    allowed[300:340, past + 300 : past + 340] = True
+    allowed = allowed.triu(past - 49)
+    mask = torch.zeros(400, new, dtype=dtype).masked_fill(~allowed, -torch.inf)
+    known = (key[:, :past], value[:, :past]) if past else None
+    found = attend_after(query, key[:, past:], value[:, past:], known, 0.3, mask)
+
+    wide_key, wide_value = (x.double().repeat_interleave(2, dim=0) for x in (key, value))
+    expected = (query.double() @ wide_key.mT * 0.3).masked_fill(~allowed, -torch.inf).softmax(-1) @ wide_value
+    assert (found.double() - expected).abs().max() <= tolerance * expected.abs().max()
