@@ -72,10 +72,25 @@ class Published:
 
     def _hidden(self, ids: Tensor, every: Tensor, media: Media | None) -> Tensor:
         model, config, inputs = self._backbone.model, self._backbone.config, dict(media.tensors) if media else {}
-        if not self._omni and media is None:
+        if self._omni:
+            return self._before_the_table(input_ids=ids, attention_mask=every, use_cache=False, **inputs)
+        if media is None:
             model = model.language_model  # as the published code has it for text
-        elif not self._omni:
+        else:
             kinds = (ids == config.image_token_id).long() + 2 * (ids == config.video_token_id).long()
             inputs["mm_token_type_ids"] = kinds
         hidden: Tensor = model(input_ids=ids, attention_mask=every, use_cache=False, **inputs).last_hidden_state
+        return hidden
+
+    def _before_the_table(self, **inputs: Any) -> Tensor:
+        """What the output table is given. Before transformers 5.24 the thinker's ``model`` reads text alone, and takes
+        media without a word."""
+        given: list[Tensor] = []
+        table = self._backbone.get_output_embeddings()
+        hook = table.register_forward_pre_hook(lambda _, arguments: given.append(arguments[0]))
+        try:
+            self._backbone(**inputs)
+        finally:
+            hook.remove()
+        [hidden] = given
         return hidden
