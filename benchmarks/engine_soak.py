@@ -45,7 +45,8 @@ def soak(plan: Plan) -> list[Check]:
         stats = decider.stats()
     base = resident[STRETCHES // 10 - 1]
     worst = max(resident[STRETCHES // 10 :], key=lambda size: abs(size - base))
-    notes = {"requests": checked, "failed": stats["jobs_failed"], "evictions": stats["cache_evictions"]}
+    notes: dict[str, Any] = {"requests": checked, "failed": stats["jobs_failed"], "evictions": stats["cache_evictions"]}
+    notes["resident_mib"] = [round(size / 2**20) for size in resident]
     what = f"{count} requests to {plan.small.name}, cache of {CACHE_BYTES >> 20} MiB"
     memory = {
         "after a tenth": base / 2**20,

@@ -6,9 +6,13 @@ import io
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from chat_release import chat_release
 from PIL import Image
 from vectors import FLASH
 
@@ -28,7 +32,17 @@ def clef(**settings: Any) -> Decider[Any]:
     return quaver.load(str(FLASH), dtype="float32", reading="independent", **settings)
 
 
-LOADERS: dict[str, Load] = {"embedded": embedded, "clef": clef}
+def chat(**settings: Any) -> Decider[Any]:
+    return quaver.load(str(chat_model()), dtype="float32", **settings)
+
+
+@cache
+def chat_model() -> Path:
+    return chat_release(Path(_FILES.name) / "qwen3", "qwen3", "qwen3")
+
+
+_FILES = TemporaryDirectory()
+LOADERS: dict[str, Load] = {"embedded": embedded, "clef": clef, "chat": chat}
 QUESTIONS = {
     "late": {"type": "noul", "instructions": "Is it late?"},
     "what": {"type": "choice", "instructions": "What is it?", "criteria": {"parcel": "a thing sent", "mail": None}},
