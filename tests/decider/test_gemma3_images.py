@@ -13,6 +13,7 @@ import torch
 from gemma3_release import gemma3_release
 from gemma3_tiny import TOKENS
 from PIL import Image
+from seen_question import AS_VLLM, ASKED, STATE, body, picture
 from transformers import AutoProcessor, Gemma3ForConditionalGeneration
 
 import quaver
@@ -21,20 +22,7 @@ from quaver.errors import BadMedia, BadRelease, BadRequest
 from quaver.models.gemma4_knobs import Gemma4Knobs
 from quaver.prompts.tokenizer import PromptTokenizer
 
-STATE = "The parcel came late and the box was torn"
-QUESTION = {"type": "choice", "instructions": "What is it?", "criteria": {"a": None, "m": "a letter", "z": "a parcel"}}
-ASKED = f"{STATE}\n\n---\nQuestion: What is it?\nA. a\nB. m: a letter\nC. z: a parcel\nReply with the letter only."
-AS_VLLM = (
-    f"{STATE}\n\nQuestion: What is it?\nA: a\nB: m - a letter\nC: z - a parcel\n"
-    "Answer with the letter of one option only."
-)
 TOLERANCE = 2e-5
-
-
-@cache
-def picture(seed: int, width: int = 60, height: int = 50) -> Image.Image:
-    squares = torch.randint(0, 256, (7, 9, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-    return Image.fromarray(squares.numpy()).resize((width, height), Image.Resampling.NEAREST)
 
 
 @pytest.fixture(scope="module")
@@ -52,10 +40,6 @@ def decider(folder: Path) -> Iterator[Decider[Any]]:
 def as_vllm(folder: Path) -> Iterator[Decider[Any]]:
     with quaver.load(str(folder), dtype="float32", prompt_style="vllm") as decider:
         yield decider
-
-
-def body(images: Sequence[Image.Image], state: str = STATE, **more: Any) -> dict[str, Any]:
-    return {"state": state, "questions": {"what": QUESTION}, "images": list(images), **more}
 
 
 def answer(decider: Decider[Any], asked: dict[str, Any]) -> list[float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from chat_models import QWEN3_5, QWEN3_5_WITH_MEDIA
 from PIL import Image
 from seeing_release import CLASSES, seeing_release
+from seen_question import AS_VLLM, ASKED, QUESTION, STATE, body, picture
 from transformers import AutoProcessor
 
 import quaver
@@ -22,21 +22,8 @@ from quaver.errors import BadMedia
 from quaver.models.release import inspect
 from quaver.prompts.tokenizer import PromptTokenizer
 
-STATE = "The parcel came late and the box was torn"
-QUESTION = {"type": "choice", "instructions": "What is it?", "criteria": {"a": None, "m": "a letter", "z": "a parcel"}}
-ASKED = f"{STATE}\n\n---\nQuestion: What is it?\nA. a\nB. m: a letter\nC. z: a parcel\nReply with the letter only."
-AS_VLLM = (
-    f"{STATE}\n\nQuestion: What is it?\nA: a\nB: m - a letter\nC: z - a parcel\n"
-    "Answer with the letter of one option only."
-)
 #: What the paths of a state through the model may differ by.
 TOLERANCE = 2e-5
-
-
-@cache
-def picture(seed: int, width: int = 300, height: int = 260) -> Image.Image:
-    squares = torch.randint(0, 256, (7, 9, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
-    return Image.fromarray(squares.numpy()).resize((width, height), Image.Resampling.NEAREST)
 
 
 @pytest.fixture(scope="module", params=["qwen3_5", "qwen3_5_moe"])
@@ -48,10 +35,6 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def decider(folder: Path) -> Iterator[Decider[Any]]:
     with quaver.load(str(folder), dtype="float32") as decider:
         yield decider
-
-
-def body(images: Sequence[Image.Image], state: str = STATE, **more: Any) -> dict[str, Any]:
-    return {"state": state, "questions": {"what": QUESTION}, "images": list(images), **more}
 
 
 def answer(decider: Decider[Any], asked: dict[str, Any]) -> list[float]:
