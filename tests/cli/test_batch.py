@@ -43,7 +43,8 @@ def test_every_line_is_answered_in_order(files: tuple[Path, Path]) -> None:
     assert run(*files, {"q": {"type": "noul"}}, ask) == 2
     assert [r["line"] for r in records(files[1])] == [*range(1, 41), 42]
     assert records(files[1])[0]["reply"] == {"heard": "state 1"}
-    assert records(files[1])[39] == {"line": 40, "error": "this state is broken"}
+    failed = records(files[1])[39]
+    assert (failed["line"], failed["error"]) == (40, "this state is broken") and "reply" not in failed
     assert "not JSON" in records(files[1])[40]["error"]
     assert ask.bodies[0] == {"state": "state 1", "questions": {"q": {"type": "noul"}}}
 
@@ -58,6 +59,30 @@ def test_a_second_run_asks_only_what_is_missing(files: tuple[Path, Path]) -> Non
     assert [body["state"] for body in ask.bodies] == [*(f"state {n}" for n in range(6, 40)), "broken"]
     answered = [r["line"] for r in records(files[1]) if "reply" in r]
     assert answered == list(range(1, 41))
+
+
+@pytest.mark.parametrize("change", ["line", "questions", "fewer lines"])
+def test_answers_to_something_else_are_neither_taken_nor_lost(tmp_path: Path, change: str) -> None:
+    lines, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    lines.write_text('{"state": "one"}\n{"state": "broken"}\n{"state": "three"}\n')
+    questions = {"q": {"type": "noul"}}
+    assert run(lines, out, questions, Asker()) == 1
+    before = out.read_text()
+    # A line that failed may be mended; the others must be what was answered.
+    lines.write_text('{"state": "one"}\n{"state": "mended"}\n{"state": "three"}\n')
+    if change == "line":
+        lines.write_text(lines.read_text().replace("three", "3"))
+    elif change == "fewer lines":
+        lines.write_text('{"state": "one"}\n{"state": "mended"}\n')
+    other = {"q": {"type": "noul", "instructions": "Is it?"}} if change == "questions" else questions
+    line = 1 if change == "questions" else 3
+    with pytest.raises(BadRequest, match=rf"out\.jsonl answers line {line} of .*in\.jsonl as it was before"):
+        run(lines, out, other, Asker())
+    assert out.read_text() == before
+    lines.write_text('{"state": "one"}\n{"state": "mended"}\n{"state": "three"}\n')
+    ask = Asker()
+    assert run(lines, out, questions, ask) == 0
+    assert [body["state"] for body in ask.bodies] == ["mended"]
 
 
 def test_questions_of_a_line_win(tmp_path: Path) -> None:
@@ -77,7 +102,7 @@ def test_only_a_newline_ends_a_line(tmp_path: Path) -> None:
     lines.write_bytes(b"\xef\xbb\xbf" + body.encode())
     assert run(lines, out, None, Asker()) == 0
     answered = [json.loads(line) for line in out.read_bytes().split(b"\n") if line]
-    assert answered == [{"line": n, "reply": {"heard": state}} for n, state in enumerate(states, 1)]
+    assert [(one["line"], one["reply"]) for one in answered] == [(n, {"heard": s}) for n, s in enumerate(states, 1)]
     again = Asker()
     assert run(lines, out, None, again) == 0
     assert again.bodies == []
