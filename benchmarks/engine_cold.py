@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 from engine_report import Check
-from engine_sides import CACHE_BYTES, Plan, in_a_thread_that_ends
+from engine_sides import CACHE_BYTES, Plan
 from engine_texts import Texts
 from engine_timing import in_turns, matrix_peak, medians, ratio
 
@@ -16,7 +15,7 @@ from quaver.engine import Engine, Policy
 from quaver.engine.causal import CausalPrompt, CausalReader
 from quaver.engine.joint import JointHead
 from quaver.models.clef import load_clef
-from quaver.models.placement import step_tokens
+from quaver.models.placement import in_a_thread_that_ends, step_tokens
 from quaver.models.release import inspect
 from quaver.models.wide_linear import multiplies_bfloat16
 from quaver.prompts.encoded import Encoded
@@ -32,8 +31,7 @@ def cold_state(plan: Plan) -> list[Check]:
 
         def sides(number: int) -> dict[str, Callable[[], object]]:
             asked = texts.sized(tokens, number)
-            with ThreadPoolExecutor(1) as thread:
-                peaks.append(thread.submit(matrix_peak, precision).result())
+            peaks.append(in_a_thread_that_ends(lambda: matrix_peak(precision)))
             return {
                 "quaver": lambda: decider.systemone(asked),
                 "transformers": lambda: reference.forward(texts.encoded(asked).ids),

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from types import SimpleNamespace, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import torch
 from clef_finetune._vendor import joint_schema_model as reference
@@ -25,10 +25,8 @@ import quaver
 from quaver.decider import Decider
 from quaver.models.backbone import Row
 from quaver.models.clef import load_clef
-from quaver.models.placement import prepare_thread
+from quaver.models.placement import in_a_thread_that_ends, prepare_thread
 from quaver.models.release import inspect
-
-Loaded = TypeVar("Loaded")
 
 #: Room for some states of the longest kind that is asked about.
 CACHE_BYTES = 1 << 30
@@ -143,9 +141,3 @@ def _forward_bare(ids: tuple[int, ...]) -> None:
     backbone = _loaded["backbone"]
     inputs = backbone.prepare(ids)
     backbone.forward([Row(inputs, 0, len(inputs))])
-
-
-def in_a_thread_that_ends(load: Callable[[], Loaded]) -> Loaded:
-    """What ``load`` gives, without leaving OpenMP workers behind."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(load).result()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -18,15 +19,20 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def in_turns(rounds: int, sides: Callable[[int], Mapping[str, Callable[[], object]]]) -> Seconds:
+def in_turns(
+    rounds: int,
+    sides: Callable[[int], Mapping[Any, Callable[[], object]]],
+    before: Callable[[], object] = lambda: None,
+) -> Seconds:
     """Seconds of every side in every round; every second round turns their order, so that none is always first.
 
-    ``sides`` gives the work of a round by its number.
+    ``sides`` gives the work of a round by its number; ``before`` comes before every turn and is not timed.
     """
     measured: Seconds = {}
     for number in range(rounds):
         works = sides(number)
         for name in list(works)[:: -1 if number % 2 else 1]:
+            before()
             measured.setdefault(name, []).append(seconds(works[name]))
     return measured
 

@@ -108,14 +108,5 @@ def rest() -> None:
 
 def servers_in_turns(rounds: int, sides: Callable[[int], Mapping[Engine, Callable[[], object]]]) -> Seconds:
     """``in_turns`` after a round that is not counted; nobody is asked before both servers sleep."""
-
-    def apart(number: int) -> dict[str, Callable[[], object]]:
-        one, other = sides(number).items()
-        rest()
-        return dict([one, ("rest", rest), other])
-
-    for work in apart(-1).values():
-        work()
-    measured = in_turns(rounds, apart)
-    del measured["rest"]
-    return measured
+    in_turns(1, lambda _: sides(-1), rest)
+    return in_turns(rounds, sides, rest)

@@ -78,9 +78,8 @@ def _keep_answered(out: Path, lines: Path, asked: Mapping[int, str]) -> set[int]
         return set()
     kept: dict[int, dict[str, Any]] = {}
     for record in written_lines(out):
-        if not isinstance(record, dict) or not (
-            {"line", "asked"} <= record.keys() and {"reply", "error"} & record.keys()
-        ):
+        known = isinstance(record, dict) and {"line", "asked"} <= record.keys()
+        if not known or not {"reply", "error"} & record.keys():
             raise BadRequest(f"{out} has lines that are no answers of --batch; name another file for --out")
         if "reply" in record:
             kept[record["line"]] = record

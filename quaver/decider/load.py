@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -31,7 +30,7 @@ from quaver.models.clef import load_clef
 from quaver.models.encoder import load_encoder
 from quaver.models.gemma4 import CLASSES
 from quaver.models.gemma4_knobs import Gemma4Knobs
-from quaver.models.placement import resolve_device, resolve_dtype
+from quaver.models.placement import in_a_thread_that_ends, resolve_device, resolve_dtype
 from quaver.models.placement import step_tokens as default_step
 from quaver.models.release import LABELLED, ReleaseInfo, find, inspect
 from quaver.prompts.chat_template import load_chat_template
@@ -121,10 +120,7 @@ def load(
         rule=rule,
         media=media or MediaReader(),
     )
-    # In a thread that ends, and its OpenMP workers with it. While there are more workers than CPUs they sleep between
-    # any two operations, and a pass of the engine's thread takes 1.6 times as long.
-    with ThreadPoolExecutor(1, "quaver-load") as thread:
-        family, reader = thread.submit(_read, info, how, prompt_style, knobs or Gemma4Knobs()).result()
+    family, reader = in_a_thread_that_ends(lambda: _read(info, how, prompt_style, knobs or Gemma4Knobs()))
     step, together = default_step(resolve_device(device))
     # A reader that takes prompts one after another had better answer each before the next.
     rows = 1 if deterministic or isinstance(reader, WholeReader) else MAX_STEP_ROWS

@@ -1,4 +1,4 @@
-"""Causal attention of new tokens that go on from a past, on a CPU, by kernels for plain attention and for products."""
+"""Attention of new tokens that go on from a past, by the kernel that suits the device, the precision and the mask."""
 
 from __future__ import annotations
 
@@ -14,36 +14,47 @@ LEAST_BY_PRODUCTS = 64
 BLOCK, SCORES = 256, 1 << 23
 
 
-def attend_after(
+def attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     past: tuple[Tensor, Tensor] | None,
     scale: float,
     mask: Tensor | None = None,
+    causal: bool = True,
 ) -> Tensor:
     """What new tokens make of a past and of themselves, [H, n, D].
 
     query [H, n, D]; key, value [Hk, n, D] of the new tokens and ``past`` those before them, [Hk, m, D], where
-    H / Hk heads in a row share a key; ``mask`` [n, m + n] is added to scores, None for plain causal attention. All
-    must be on the CPU.
+    H / Hk heads in a row share a key; ``mask`` [n, m + n] is added to scores. Without one attention is plainly
+    causal, or over all tokens with ``causal`` off; after a past it must then be on the CPU.
     """
     total = key.shape[1] + (past[0].shape[1] if past else 0)
-    by_products = query.dtype == torch.bfloat16 and total >= LEAST_BY_PRODUCTS and multiplies_bfloat16()
-    if past and (by_products or mask is not None):
+    narrow = query.dtype == torch.bfloat16 and key.device.type == "cpu" and multiplies_bfloat16()
+    by_products = narrow and causal and total >= LEAST_BY_PRODUCTS
+    if past and mask is None and not by_products:
+        return _joined(query, key, value, past, scale)
+    if past:
         key, value = (torch.cat(pair, dim=1) for pair in zip(past, (key, value), strict=True))
     if by_products:
         return _by_products(query, key, value, scale, mask)
-    if mask is not None:
-        return scaled_dot_product_attention(
-            query[None], key[None], value[None], attn_mask=mask, scale=scale, enable_gqa=True
-        )[0]
-    own, own_sums = _attention(query, key, value, scale, causal=True)
-    if not past:
-        return own
-    # A mask over past and new tokens would be computed in full, what it hides included. The past is seen whole and
-    # the new tokens causally instead, and each part weighs as much as its sum has in the softmax over both.
+    if mask is not None and key.is_cuda:
+        # No fused CUDA kernel takes both a mask and fewer key heads than query heads.
+        key, value = (x.repeat_interleave(len(query) // len(x), dim=0) for x in (key, value))
+    plain = causal and mask is None
+    return scaled_dot_product_attention(
+        query[None], key[None], value[None], attn_mask=mask, is_causal=plain, scale=scale, enable_gqa=True
+    )[0]
+
+
+def _joined(query: Tensor, key: Tensor, value: Tensor, past: tuple[Tensor, Tensor], scale: float) -> Tensor:
+    """Plain causal attention after a past, [H, n, D], on a CPU.
+
+    A mask over past and new tokens would be computed in full, what it hides included. The past is seen whole and
+    the new tokens causally instead, and each part weighs as much as its sum has in the softmax over both.
+    """
     before, before_sums = _attention(query, *past, scale, causal=False)
+    own, own_sums = _attention(query, key, value, scale, causal=True)
     weight = (before_sums - own_sums).sigmoid_().unsqueeze(-1)
     return torch.lerp(own.to(weight.dtype), before.to(weight.dtype), weight).to(query.dtype)
 

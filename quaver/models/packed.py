@@ -17,11 +17,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 from transformers import AttentionInterface
 
 from quaver.models import delta_layer, short_conv
-from quaver.models.attention import attend_after
+from quaver.models.attention import attend
 from quaver.models.backbone import Computed, Pause, Row, Snapshot
 from quaver.models.gated_delta import Layout
 from quaver.models.prepacked_linear import prepack
@@ -94,28 +93,10 @@ class Packing:
         layer = self._layer(key, value)
         lengths = list(self.lengths)
         pieces = zip(*(x.split_with_sizes(lengths, dim=1) for x in (query, key, value)), strict=True)
-        mixed = []
-        for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True):
-            past = self._past(row, layer) if row.past else None
-            if self.causal and k.device.type == "cpu":
-                mixed.append(attend_after(q, k, v, past, scaling, mask))
-                continue
-            if past:
-                k, v = (torch.cat(pair, dim=1) for pair in zip(past, (k, v), strict=True))
-            if mask is not None and k.is_cuda:
-                # No fused CUDA kernel takes both a mask and fewer key heads than query heads.
-                k, v = (x.repeat_interleave(len(q) // len(k), dim=0) for x in (k, v))
-            mixed.append(
-                functional.scaled_dot_product_attention(
-                    q[None],
-                    k[None],
-                    v[None],
-                    attn_mask=mask,
-                    is_causal=self.causal and mask is None,
-                    scale=scaling,
-                    enable_gqa=True,
-                )[0]
-            )
+        mixed = [
+            attend(q, k, v, self._past(row, layer) if row.past else None, scaling, mask, self.causal)
+            for row, mask, (q, k, v) in zip(self.rows, self._masks(window), pieces, strict=True)
+        ]
         return torch.cat(mixed, dim=1).transpose(0, 1)
 
     def _layer(self, key: Tensor, value: Tensor) -> int:

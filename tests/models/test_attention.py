@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from quaver.models.attention import attend_after
+from quaver.models.attention import attend
 
 
 @pytest.mark.parametrize(("new", "past"), [(1, 1), (3, 700), (300, 64), (65, 33), (600, 0), (5, 0)])
@@ -30,7 +30,7 @@ def test_equals_the_softmax_over_past_and_new(
     key, value = torch.randn(2, 2, past + new, 32, dtype=dtype)
     query *= sharpness
     known = (key[:, :past], value[:, :past]) if past else None
-    found = attend_after(query, key[:, past:], value[:, past:], known, 0.3)
+    found = attend(query, key[:, past:], value[:, past:], known, 0.3)
 
     wide_key, wide_value = (x.double().repeat_interleave(2, dim=0) for x in (key, value))
     hidden = torch.ones(new, past + new, dtype=torch.bool).triu(past + 1)
@@ -52,7 +52,7 @@ def test_a_mask_hides_and_shows_what_it_says(past: int, dtype: torch.dtype, tole
     allowed = allowed.triu(past - 49)
     mask = torch.zeros(400, new, dtype=dtype).masked_fill(~allowed, -torch.inf)
     known = (key[:, :past], value[:, :past]) if past else None
-    found = attend_after(query, key[:, past:], value[:, past:], known, 0.3, mask)
+    found = attend(query, key[:, past:], value[:, past:], known, 0.3, mask)
 
     wide_key, wide_value = (x.double().repeat_interleave(2, dim=0) for x in (key, value))
     expected = (query.double() @ wide_key.mT * 0.3).masked_fill(~allowed, -torch.inf).softmax(-1) @ wide_value
